@@ -1,0 +1,29 @@
+# What every target of ours is compiled with.
+#
+# -ffp-contract=off: a product and a sum stay two roundings unless the source says fma, on every
+# compiler, so that results are defined by the source (invariant 1).
+# HWY_DISABLED_TARGETS: the SIMD code is compiled for AVX-512 (AVX3), AVX2, SSE4 and the scalar
+# baseline; the two left out (SSSE3, AVX3_DL) add compile time and no kernel of ours uses them.
+function(windrow_configure target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror=return-type
+                                           -ffp-contract=off -fno-math-errno)
+  target_compile_definitions(${target} PRIVATE HWY_DISABLED_TARGETS=\(HWY_SSSE3|HWY_AVX3_DL\)
+                                               WINDROW_VERSION="${PROJECT_VERSION}")
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
+                                             VISIBILITY_INLINES_HIDDEN ON)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # gcc 12 reports these inside the standard library's and Highway's inlined code.
+    target_compile_options(${target} PRIVATE -Wno-psabi -Wno-maybe-uninitialized)
+  endif()
+  if(WINDROW_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+endfunction()
+
+option(WINDROW_WERROR "Warnings are errors" OFF)
+if(WINDROW_SANITIZE)
+  add_compile_options(-fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer -g -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${WINDROW_SANITIZE})
+endif()

@@ -1,0 +1,107 @@
+// The plan: which layers share state, how it is stored, how much there may be, and exactly how
+// many bytes that takes, before anything is allocated.
+//
+//   Result<StatePlan> plan = StatePlan::Builder({.rows = 8, .tokens = 8192, .step_tokens = 512})
+//       .attention({.layers = {0, 1, 2, 3, 4}, .window = 512, .kv_heads = 4, .head_dim = 256,
+//                   .keys = Codec::affine(4), .values = Codec::affine(4)})
+//       .attention({.layers = {5}, .kv_heads = 4, .head_dim = 256})
+//       .build();
+//
+// Thread safety: a built plan is immutable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "windrow/codec.h"
+#include "windrow/export.h"
+#include "windrow/status.h"
+
+namespace windrow {
+
+// A query at position p sees positions 0 .. p.
+inline constexpr int kFullWindow = std::numeric_limits<int>::max();
+
+// What the store must be able to hold at once. All counts are tokens (positions) or rows.
+struct Limits {
+  int rows = 1;             // live rows
+  int tokens = 4096;        // length of one row, tentative tokens included
+  int step_tokens = 512;    // new tokens of one step, over all its rows
+  int rollback = 0;         // R: a row can be truncated by this much at any time after it grew
+  std::int64_t total_tokens = 0;  // positions that full-window groups hold over all rows;
+                                  // 0: rows * tokens, so begin never runs out of pages
+};
+
+// Layers with equal windows, heads, head dims and codecs; they share one page table per row.
+struct AttentionGroup {
+  std::vector<int> layers;   // model layer numbers, unique over the plan, at least one
+  int window = kFullWindow;  // W >= 1: a query at p sees max(0, p - W + 1) .. p
+  int kv_heads = 1;
+  int head_dim = 64;    // of keys (and queries)
+  int value_dim = 0;    // of values; 0: head_dim
+  Codec keys;           // bf16 unless said otherwise
+  Codec values;
+};
+
+// The bytes of one group. All figures are exact and page-granular.
+struct GroupBytes {
+  std::size_t page = 0;       // one page: page_tokens positions of all the group's layers and heads
+  int pages_per_row = 0;      // most pages one row holds between steps
+  int pages = 0;              // pages of the pool
+  std::size_t total = 0;      // page * pages
+  std::size_t per_token = 0;  // physical bytes that one more position costs one row, amortized (C13)
+};
+
+class WINDROW_API StatePlan {
+ public:
+  class WINDROW_API Builder {
+   public:
+    explicit Builder(Limits limits);
+    // Adds a group; what is wrong with it is said by build().
+    Builder& attention(AttentionGroup group);
+    // Positions of a page: 16, 32, 64, 128 or 256. Small pages waste less at window edges and in
+    // short rows, large ones make page tables short. Default 32.
+    Builder& page_tokens(int tokens);
+    Result<StatePlan> build() const;
+
+   private:
+    Limits limits_;
+    int page_tokens_ = 32;
+    std::vector<AttentionGroup> groups_;
+  };
+
+  const Limits& limits() const noexcept;
+  int page_tokens() const noexcept;
+  int group_count() const noexcept;
+  const AttentionGroup& group(int g) const noexcept;    // value_dim filled in
+  const GroupBytes& group_bytes(int g) const noexcept;
+  // Group of a layer, its place in that group, or -1 for a layer the plan does not know.
+  int group_of_layer(int layer) const noexcept;
+  int slot_of_layer(int layer) const noexcept;
+
+  // Bytes of all page pools: what a StateStore maps, exactly.
+  std::size_t bytes() const noexcept;
+  // Bytes of the pages that one row of `tokens` positions holds between steps (C14).
+  // 0 <= tokens; more than limits().tokens counts as limits().tokens.
+  std::size_t projected_bytes(int tokens) const noexcept;
+  // The same state with every codec replaced, for comparisons ("against bf16").
+  Result<StatePlan> with_codec(const Codec& codec) const;
+
+  // Identity of everything that decides what stored bytes mean: groups, windows, heads, dims,
+  // codecs. Rows move only between stores of equal signature (C26). Limits are not part of it.
+  const std::string& signature() const noexcept;
+  // {"bytes": ..., "page_tokens": ..., "limits": {...}, "groups": [{"layers": [...], ...}]}
+  std::string to_json() const;
+
+ private:
+  struct Impl;
+  friend class Builder;
+  explicit StatePlan(std::shared_ptr<const Impl> impl) noexcept;
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,73 @@
+// Where a record's words lie inside a block, the bytes of (page, layer, kv head).
+//
+//   block = [K codes | K params | V codes | V params], each part 64-byte aligned.
+//
+//   K, interleaved by 16 positions: word w of the position in lane j of tile t lies at
+//     ((t * words + w) * 16 + j) * 4. A 64-byte line holds word w of 16 positions, so SIMD
+//     lanes run over positions, q is a broadcast and no horizontal sum is needed. Params alike.
+//   V, position-major: word w of a position lies at (position * words + w) * 4. Lanes run over
+//     the dims of one position, whose probability is a broadcast; a position outside the window
+//     is never loaded.
+//
+// One position owns whole words in both, so a store never reads. Both are one rule with
+// another `lanes`: word index -> (tile * words + w) * lanes + lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/checked.h"
+#include "windrow/codec.h"
+
+namespace windrow {
+
+inline constexpr int kTile = 16;  // positions of a K tile: one 64-byte line of words
+
+// One side (K or V) of a block.
+struct SideLayout {
+  Codec codec;
+  int head_dim = 0;
+  int words = 0;   // per position
+  int params = 0;  // per position
+  int lanes = 1;   // positions interleaved word by word
+  std::size_t codes_offset = 0;   // bytes from the block's start
+  std::size_t params_offset = 0;  // bytes from the block's start
+
+  std::size_t index(int per_position, int position, int w) const {
+    const std::size_t tile = static_cast<std::size_t>(position / lanes);
+    return (tile * static_cast<std::size_t>(per_position) + static_cast<std::size_t>(w)) *
+               static_cast<std::size_t>(lanes) +
+           static_cast<std::size_t>(position % lanes);
+  }
+  std::uint32_t* codes(std::byte* block) const { return reinterpret_cast<std::uint32_t*>(block + codes_offset); }
+  const std::uint32_t* codes(const std::byte* block) const {
+    return reinterpret_cast<const std::uint32_t*>(block + codes_offset);
+  }
+  std::uint32_t* param_words(std::byte* block) const {
+    return reinterpret_cast<std::uint32_t*>(block + params_offset);
+  }
+  const std::uint32_t* param_words(const std::byte* block) const {
+    return reinterpret_cast<const std::uint32_t*>(block + params_offset);
+  }
+
+  // Record <-> block, one position (index within the page).
+  void put(std::byte* block, int position, std::span<const std::uint32_t> w, std::span<const std::uint32_t> p) const;
+  void get(const std::byte* block, int position, std::span<std::uint32_t> w, std::span<std::uint32_t> p) const;
+};
+
+struct BlockLayout {
+  SideLayout keys;
+  SideLayout values;
+  int page_tokens = 0;
+  std::size_t bytes = 0;  // of one block, a multiple of 64
+
+  // REQUIRES codecs that check() their head dims; page_tokens a multiple of kTile.
+  static BlockLayout make(const Codec& keys, int key_dim, const Codec& values, int value_dim, int page_tokens);
+};
+
+// Quantize-and-store of one position's vector: the hot path of append. Equal to encode_record + put.
+// `values` holds head_dim numbers.
+void store_vector(const SideLayout& side, std::byte* block, int position, const float* values);
+
+}  // namespace windrow
