@@ -97,9 +97,11 @@ class WINDROW_API StatePlan {
   // {"bytes": ..., "page_tokens": ..., "limits": {...}, "groups": [{"layers": [...], ...}]}
   std::string to_json() const;
 
+  struct Impl;  // internal
+
  private:
-  struct Impl;
   friend class Builder;
+  friend class StateStore;
   explicit StatePlan(std::shared_ptr<const Impl> impl) noexcept;
   std::shared_ptr<const Impl> impl_;
 };
