@@ -131,6 +131,10 @@ Result<Json> parse_json(std::string_view text, const std::string& name, const Js
     return Status(StatusCode::kCorrupt,
                   fmt::format("{}: {} bytes of JSON, the limit is {}", name, text.size(), limits.max_bytes));
   }
+  // JSON has no place for a raw NUL, but nlohmann's lexer takes one for the end and ignores what follows.
+  if (const auto nul = text.find('\0'); nul != text.npos) {
+    return Status(StatusCode::kCorrupt, fmt::format("{}: invalid JSON at byte {}: a NUL byte", name, nul + 1));
+  }
   try {
     Builder builder(name, limits);
     const bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
@@ -206,6 +210,12 @@ const Json* JsonReader::find(const char* key) const {
   if (!value_->is_object()) return nullptr;
   const auto it = value_->find(key);
   return it == value_->end() || it->is_null() ? nullptr : &*it;
+}
+
+bool JsonReader::is_null(const char* key) const {
+  if (!value_->is_object()) return false;
+  const auto it = value_->find(key);
+  return it != value_->end() && it->is_null();
 }
 
 const Json* JsonReader::require(const char* key) {
