@@ -43,11 +43,13 @@ inline void need(const Status& status) {
 
 // Flags whose text is checked while the command line is read; the error names the flag, the text and
 // what is allowed. Bounds are inclusive; NaN is never allowed.
-CLI::Option* int_flag(CLI::App& app, const std::string& flag, int* to, int low, int high, const std::string& help);
+CLI::Option* int_flag(CLI::App& app, const std::string& flag, int* to, int low, int high,
+                      const std::string& help);
 CLI::Option* seed_flag(CLI::App& app, const std::string& flag, std::uint64_t* to, const std::string& help);
 CLI::Option* float_flag(CLI::App& app, const std::string& flag, float* to, float low, float high,
                         const std::string& help);
-CLI::Option* ids_flag(CLI::App& app, const std::string& flag, std::vector<std::int32_t>* to, const std::string& help);
+CLI::Option* ids_flag(CLI::App& app, const std::string& flag, std::vector<std::int32_t>* to,
+                      const std::string& help);
 CLI::Option* text_flag(CLI::App& app, const std::string& flag, std::string* to, const char* type,
                        const std::string& help);
 

@@ -27,7 +27,8 @@ CLI::Option* checked(CLI::App& app, const std::string& flag, const char* type, c
 
 }  // namespace
 
-CLI::Option* int_flag(CLI::App& app, const std::string& flag, int* to, int low, int high, const std::string& help) {
+CLI::Option* int_flag(CLI::App& app, const std::string& flag, int* to, int low, int high,
+                      const std::string& help) {
   return checked(app, flag, "N", help, [=](const std::string& text) {
     if (!parse_all(text, to) || *to < low || *to > high) {
       usage_error(flag, fmt::format("{} is not a whole number from {} to {}", quote(text), low, high));

@@ -77,7 +77,8 @@ void PromptFlags::check() const {
     if (o != nullptr && o->count() > 0) given.push_back(o->get_name());
   }
   if (given.empty()) {
-    usage_error(file_option != nullptr ? "--prompt, --prompt-file, --ids" : "--prompt, --ids", "one of them is needed");
+    usage_error(file_option != nullptr ? "--prompt, --prompt-file, --ids" : "--prompt, --ids",
+                "one of them is needed");
   }
   if (given.size() > 1) usage_error(given[1], fmt::format("can't be given together with {}", given[0]));
   if (text_option->count() > 0 && text.empty()) usage_error("--prompt", "is empty");
@@ -97,8 +98,8 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
   }
   for (std::size_t i = 0; i < prompt.size(); i++) {
     if (prompt[i] >= info.vocab_size) {
-      usage_error(flag, fmt::format("id {} at place {} is outside the model's vocabulary, 0 to {}", prompt[i], i,
-                                    info.vocab_size - 1));
+      usage_error(flag, fmt::format("id {} at place {} is outside the model's vocabulary, 0 to {}", prompt[i],
+                                    i, info.vocab_size - 1));
     }
   }
   if (prompt.size() > static_cast<std::size_t>(info.max_positions)) {
@@ -120,9 +121,7 @@ void RunFlags::add_threads(CLI::App& app) {
            "default: the processors this process may use");
 }
 
-void RunFlags::add_quiet(CLI::App& app) {
-  app.add_flag("--quiet", quiet, "nothing on stderr but errors");
-}
+void RunFlags::add_quiet(CLI::App& app) { app.add_flag("--quiet", quiet, "nothing on stderr but errors"); }
 
 ThreadPool RunFlags::make_pool() const {
   return need(ThreadPool::create(threads > 0 ? threads : ThreadPool::available()));
