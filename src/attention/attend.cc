@@ -83,7 +83,7 @@ struct Scratch {
     const std::size_t key_dim = sz(call.read.head_dim), value_dim = sz(call.read.value_dim);
     const std::size_t key_groups = sz(call.keys.groups), groups = sz(call.values.groups);
     weight_row = kBlock * groups + kPad;
-    mix_bias_row = groups + kPad;
+    mix_bias_row = (groups + 15) / 16 * 16;  // whole vectors: kernels work on all of a row
     std::size_t used = 0;
     const auto part = [&used](std::size_t floats) {
       const std::size_t at = used;

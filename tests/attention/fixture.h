@@ -37,7 +37,8 @@ struct RowSpec {
 
 // Numbers that depend on their name only.
 inline float number(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d) {
-  std::uint64_t x = (a * 0x9e3779b97f4a7c15u) ^ (b * 0xbf58476d1ce4e5b9u) ^ (c * 0x94d049bb133111ebu) ^ (d + 1) * 0xd6e8feb86659fd93u;
+  std::uint64_t x = (a * 0x9e3779b97f4a7c15u) ^ (b * 0xbf58476d1ce4e5b9u) ^ (c * 0x94d049bb133111ebu) ^
+                    (d + 1) * 0xd6e8feb86659fd93u;
   float sum = 0;  // of four uniform numbers: nearly normal
   for (int i = 0; i < 4; i++) {
     x ^= x >> 31;
@@ -54,7 +55,8 @@ class ReadFixture {
   ReadFixture(const Shape& shape, std::vector<RowSpec> rows, unsigned seed = 1, unsigned char fill = 0xff)
       : shape_(shape),
         rows_(std::move(rows)),
-        layout_(BlockLayout::make(shape.keys, shape.head_dim, shape.values, shape.value_dim, shape.page_tokens)) {
+        layout_(
+            BlockLayout::make(shape.keys, shape.head_dim, shape.values, shape.value_dim, shape.page_tokens)) {
     row_offsets_ = {0};
     page_offsets_ = {0};
     for (const RowSpec& row : rows_) {
@@ -73,7 +75,8 @@ class ReadFixture {
     memory_.reset(static_cast<std::byte*>(::operator new[](bytes_, std::align_val_t(64))));
     std::memset(memory_.get(), fill, bytes_);
     for (std::size_t r = 0; r < rows_.size(); r++) {
-      for (int p = internal::window_begin(rows_[r].history, shape.window); p < rows_[r].history + rows_[r].fresh; p++) {
+      for (int p = internal::window_begin(rows_[r].history, shape.window);
+           p < rows_[r].history + rows_[r].fresh; p++) {
         for (int h = 0; h < shape.kv_heads; h++) write(static_cast<int>(r), p, h);
       }
     }
@@ -106,8 +109,9 @@ class ReadFixture {
       for (int i = 0; i < row.fresh; i++) {
         for (int h = 0; h < shape_.q_heads; h++) {
           for (int d = 0; d < shape_.head_dim; d++) {
-            q.push_back(2 * number(static_cast<std::uint64_t>(row.content) + 77, static_cast<std::uint64_t>(row.history + i),
-                                   static_cast<std::uint64_t>(h), static_cast<std::uint64_t>(d)));
+            q.push_back(2 * number(static_cast<std::uint64_t>(row.content) + 77,
+                                   static_cast<std::uint64_t>(row.history + i), static_cast<std::uint64_t>(h),
+                                   static_cast<std::uint64_t>(d)));
           }
         }
       }
@@ -116,7 +120,8 @@ class ReadFixture {
   }
 
   std::size_t out_size() const {
-    return positions_.size() * static_cast<std::size_t>(shape_.q_heads) * static_cast<std::size_t>(shape_.value_dim);
+    return positions_.size() * static_cast<std::size_t>(shape_.q_heads) *
+           static_cast<std::size_t>(shape_.value_dim);
   }
 
   // Sets every bit of a stored position: NaN as a plain number, a NaN scale and bias as params.
@@ -132,11 +137,13 @@ class ReadFixture {
 
   void put_record(int row, int position, int head, bool key, std::span<const std::uint32_t> words,
                   std::span<const std::uint32_t> params) {
-    (key ? layout_.keys : layout_.values).put(block(row, position, head), position % shape_.page_tokens, words, params);
+    (key ? layout_.keys : layout_.values)
+        .put(block(row, position, head), position % shape_.page_tokens, words, params);
   }
   void put_vector(int row, int position, int head, bool key, std::span<const float> numbers) {
     const SideLayout& side = key ? layout_.keys : layout_.values;
-    std::vector<std::uint32_t> words(static_cast<std::size_t>(side.words)), params(static_cast<std::size_t>(side.params));
+    std::vector<std::uint32_t> words(static_cast<std::size_t>(side.words)),
+        params(static_cast<std::size_t>(side.params));
     encode_record_scalar(side.codec, numbers, words, params);
     put_record(row, position, head, key, words, params);
   }
@@ -157,7 +164,8 @@ class ReadFixture {
     for (const bool key : {true, false}) {
       std::vector<float> numbers(static_cast<std::size_t>(key ? shape_.head_dim : shape_.value_dim));
       for (std::size_t d = 0; d < numbers.size(); d++) {
-        numbers[d] = number(content * 2 + (key ? 1 : 0), static_cast<std::uint64_t>(position), static_cast<std::uint64_t>(head), d);
+        numbers[d] = number(content * 2 + (key ? 1 : 0), static_cast<std::uint64_t>(position),
+                            static_cast<std::uint64_t>(head), d);
       }
       put_vector(row, position, head, key, numbers);
     }
