@@ -72,8 +72,8 @@ struct BlockLayout {
                           int page_tokens);
 };
 
-// Quantize-and-store of one position's vector: the hot path of append. Equal to encode_record + put.
-// `values` holds head_dim numbers.
+// Quantize-and-store of one position's vector: the hot path of append. Equal to encode_record + put;
+// allocates nothing and reads nothing of the block. `values` holds head_dim numbers at any alignment.
 void store_vector(const SideLayout& side, std::byte* block, int position, const float* values);
 
 }  // namespace windrow

@@ -208,7 +208,9 @@ class Machine {
     for (int g = 0; g < plan_.group_count(); g++) {
       const PoolUse use = store_->pool_use(g);
       ASSERT_EQ(use.owned + use.free, use.pages);
-      if (rows_.empty()) ASSERT_EQ(use.owned, 0);
+      if (rows_.empty()) {
+        ASSERT_EQ(use.owned, 0);
+      }
       bytes += use.bytes;
     }
     ASSERT_EQ(bytes, plan_.bytes());
