@@ -20,6 +20,9 @@
 
 #include "model/product_layout.h"
 
+#ifndef PHINT
+#define PHINT 2
+#endif
 #define WINDROW_UNROLL _Pragma("GCC unroll 32")
 
 HWY_BEFORE_NAMESPACE();
@@ -124,7 +127,7 @@ struct Kernel {
     for (const float* end = x + cols / 2 * 2; x != end; w += Format::kPairBytes, x += 2) {
       WINDROW_UNROLL for (std::size_t t = 0; t < T; t++) {
         WINDROW_UNROLL for (std::size_t line = 0; line < Format::kPairBytes; line += 64) {
-          hwy::Prefetch(w + t * tile_stride + line + ahead);
+          __builtin_prefetch(w + t * tile_stride + line + ahead, 0, PHINT);
         }
       }
       column<0>(acc, w, tile_stride, x, ldx);

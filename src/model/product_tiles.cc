@@ -85,15 +85,14 @@ void block(const TileJob& job, std::size_t tile, std::size_t tiles, std::size_t 
            std::size_t rows) {
   HWY_ALIGN float sums[kPassRows * kSumStride];
   std::fill_n(sums, rows * kSumStride, 0.0f);
-  const std::size_t tile_stride = column_pairs(job.cols) * Format::kPairBytes;
-  const std::byte* w = job.weights + tile * tile_stride;
+  const std::byte* w = job.weights + tile * job.tile_stride;
   const float* x = job.x + row * job.ldx;
   for (std::size_t k = 0; k < job.cols; k += kGroup) {
     const bool last = k + kGroup >= job.cols;
     const std::byte* next =
-        last ? job.weights + following * tile_stride : w + kGroup / 2 * Format::kPairBytes;
-    group<Format>(w, tile_stride, next - w, tiles, std::min(kGroup, job.cols - k), x + k, job.ldx, rows, last,
-                  sums);
+        last ? job.weights + following * job.tile_stride : w + kGroup / 2 * Format::kPairBytes;
+    group<Format>(w, job.tile_stride, next - w, tiles, std::min(kGroup, job.cols - k), x + k, job.ldx, rows,
+                  last, sums);
     w = next;
   }
   const std::size_t output = tile * kTileRows;
