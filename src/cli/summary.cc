@@ -71,11 +71,11 @@ std::string ring_picture(const RunFacts& facts, const Paint& paint) {
     const AttentionGroup& group = plan.group(g);
     if (group.window == kFullWindow || length == 0) continue;
     const int pages = (length - 1) / plan.page_tokens() + 1;
-    const int ring = plan.group_bytes(g).pages_per_row;
-    text +=
-        fmt::format("    {} layers slide over {} positions: {} pages used by turns, {} of {} tokens each\n",
-                    group.layers.size(), group.window, pages, ring, plan.page_tokens());
-    text += fmt::format("    {}  {}\n", paint(kGreen, draw_ring(plan, g, length)),
+    text += fmt::format(
+        "    {} layers slide over {} positions: {} pages went through a ring of {}, {} tokens each\n",
+        group.layers.size(), group.window, pages, plan.group_bytes(g).pages_per_row, plan.page_tokens());
+    const int held = facts.pools[static_cast<std::size_t>(g)].owned;
+    text += fmt::format("    {}  {}\n", paint(kGreen, draw_ring(plan, g, length, held)),
                         paint(kDim, "█ in the window  ░ behind it  · free"));
   }
   return text;
@@ -102,7 +102,7 @@ Result<StateBytes> compare_bytes(const StatePlan& plan, int length) {
                     all->projected_bytes(length)};
 }
 
-std::string draw_ring(const StatePlan& plan, int group, int length) {
+std::string draw_ring(const StatePlan& plan, int group, int length, int held) {
   const int page_tokens = plan.page_tokens(), slots = plan.group_bytes(group).pages_per_row;
   const int window = plan.group(group).window;
   // A page is at most 8 characters wide, and the ring at most about 64.
@@ -116,10 +116,10 @@ std::string draw_ring(const StatePlan& plan, int group, int length) {
     for (int c = 0; c < cells; c++) {
       const int newest = page * page_tokens + c * per_cell + per_cell - 1;  // the cell's last position
       const int oldest = page * page_tokens + c * per_cell;
-      if (page < 0 || oldest >= length) {
+      if (page < 0 || page <= last_page - held || oldest >= length) {
         text += "·";
       } else {
-        text += newest >= length - window ? "█" : "░";
+        text += newest > length - window ? "█" : "░";
       }
     }
     text += slot + 1 < slots ? "|" : "]";

@@ -11,7 +11,7 @@ namespace windrow::cli {
 
 struct RunFacts {
   const StatePlan* plan;
-  std::vector<PoolUse> pools;  // [group]
+  std::vector<PoolUse> pools;  // [group], with the run's row in it
   int prompt_tokens = 0;
   Generation generation;
   int threads = 1;
@@ -29,9 +29,9 @@ struct StateBytes {
 Result<StateBytes> compare_bytes(const StatePlan& plan, int length);
 
 // One character for every few positions of a group's pages, in the order of the ring's slots: page n
-// stands in slot n mod pages_per_row. Full block: inside the window; light: behind it, kept until its
-// whole page is; dot: free.
-std::string draw_ring(const StatePlan& plan, int group, int length);
+// stands in slot n mod pages_per_row; the newest `held` pages are still the row's. Full block: seen by the
+// next query; light: behind its window, kept until the whole page is; dot: free.
+std::string draw_ring(const StatePlan& plan, int group, int length, int held);
 
 std::string summarize(const RunFacts& facts);
 
