@@ -1,0 +1,151 @@
+// What this machine can do at best, measured in the same run as the thing that is judged: the rate
+// of reading memory and of f32 fused multiply-adds, by the threads of a pool.
+//
+//   const double read = bench::read_bytes_per_second(pool);    // a buffer far beyond the caches
+//   const double fma = bench::fma_flops_per_second(pool);      // 2 flops an fma, widest vectors here
+//   const double floor = std::max(bytes / read, flops / fma);  // seconds nothing can beat
+//
+// Both swing with the machine's other load: measure them next to every figure, compare ratios.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/memory.h"
+#include "windrow/threads.h"
+
+namespace windrow::bench {
+
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The middle of several measurements; 0 for none.
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Keeps a result alive without storing it.
+template <typename T>
+void keep(const T& value) {
+  asm volatile("" : : "r"(&value) : "memory");
+}
+
+namespace internal {
+
+// Four streams a thread with a software prefetch of 1 KiB ahead each: what reads fastest here.
+__attribute__((target("avx2"))) inline void read_lines(const std::byte* data, std::size_t bytes) {
+  constexpr std::size_t kAhead = 1024;
+  const std::size_t quarter = bytes / 4 / 128 * 128;
+  __m256i sum = _mm256_setzero_si256();
+  for (std::size_t i = 0; i < quarter; i += 128) {
+    for (std::size_t stream = 0; stream < 4; stream++) {
+      const std::byte* p = data + stream * quarter + i;
+      _mm_prefetch(reinterpret_cast<const char*>(p) + kAhead, _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(p) + kAhead + 64, _MM_HINT_T0);
+      for (std::size_t k = 0; k < 128; k += 32) {
+        sum = _mm256_xor_si256(sum, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + k)));
+      }
+    }
+  }
+  keep(sum);
+}
+
+// Both compilers need telling, in their own words, or the chains live in memory.
+#ifdef __clang__
+#define WINDROW_PROBE_UNROLL _Pragma("unroll")
+#else
+#define WINDROW_PROBE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+inline constexpr int kFmaChains = 12;  // 4 cycles latency x 2 units is 8; the rest is slack
+
+__attribute__((target("avx2,fma"))) inline double fma_avx2(long rounds) {
+  __m256 chain[kFmaChains];
+  for (__m256& c : chain) c = _mm256_set1_ps(1.0f);
+  __m256 factor = _mm256_set1_ps(0.999f);
+  const __m256 term = _mm256_set1_ps(0.001f);
+  for (long i = 0; i < rounds; i++) {
+    WINDROW_PROBE_UNROLL
+    for (int j = 0; j < kFmaChains; j++) chain[j] = _mm256_fmadd_ps(chain[j], factor, term);
+    asm volatile("" : "+x"(factor));
+  }
+  __m256 sum = chain[0];
+  for (int j = 1; j < kFmaChains; j++) sum = _mm256_add_ps(sum, chain[j]);
+  keep(sum);
+  return static_cast<double>(rounds) * kFmaChains * 8 * 2;
+}
+
+__attribute__((target("avx512f"))) inline double fma_avx512(long rounds) {
+  __m512 chain[kFmaChains];
+  for (__m512& c : chain) c = _mm512_set1_ps(1.0f);
+  __m512 factor = _mm512_set1_ps(0.999f);
+  const __m512 term = _mm512_set1_ps(0.001f);
+  for (long i = 0; i < rounds; i++) {
+    WINDROW_PROBE_UNROLL
+    for (int j = 0; j < kFmaChains; j++) chain[j] = _mm512_fmadd_ps(chain[j], factor, term);
+    asm volatile("" : "+v"(factor));
+  }
+  __m512 sum = chain[0];
+  for (int j = 1; j < kFmaChains; j++) sum = _mm512_add_ps(sum, chain[j]);
+  keep(sum);
+  return static_cast<double>(rounds) * kFmaChains * 16 * 2;
+}
+
+#undef WINDROW_PROBE_UNROLL
+
+}  // namespace internal
+
+// Needs AVX2, as every x86 machine worth a benchmark has; 0 without.
+inline bool probes_supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+// Bytes a second of reading a buffer beyond any L3, once, all threads at once; best of `repeats`.
+inline double read_bytes_per_second(ThreadPool& pool, int repeats = 3) {
+  constexpr std::size_t kBytes = std::size_t{256} << 20;
+  if (!probes_supported()) return 0;
+  static const Arena buffer = [] {
+    Arena arena = *Arena::create(kBytes, "read probe");
+    std::memset(arena.data(), 1, kBytes);
+    return arena;
+  }();
+  const std::size_t threads = static_cast<std::size_t>(pool.threads()), share = kBytes / threads / 512 * 512;
+  double best = 0;
+  for (int i = 0; i < repeats; i++) {
+    const double start = now();
+    pool.parallel_for(
+        threads, [&](std::size_t task, int) { internal::read_lines(buffer.data() + task * share, share); });
+    best = std::max(best, static_cast<double>(share * threads) / (now() - start));
+  }
+  return best;
+}
+
+// Flops a second of independent f32 fused multiply-adds in registers, all threads; best of `repeats`.
+inline double fma_flops_per_second(ThreadPool& pool, int repeats = 3) {
+  constexpr long kRounds = 400000;
+  if (!probes_supported()) return 0;
+  const bool wide = __builtin_cpu_supports("avx512f");
+  const std::size_t threads = static_cast<std::size_t>(pool.threads());
+  double best = 0;
+  for (int i = 0; i < repeats; i++) {
+    std::vector<double> flops(threads);
+    const double start = now();
+    pool.parallel_for(threads, [&](std::size_t task, int) {
+      flops[task] = wide ? internal::fma_avx512(kRounds) : internal::fma_avx2(kRounds);
+    });
+    double sum = 0;
+    for (const double f : flops) sum += f;
+    best = std::max(best, sum / (now() - start));
+  }
+  return best;
+}
+
+}  // namespace windrow::bench
