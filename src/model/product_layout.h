@@ -26,14 +26,9 @@ inline constexpr std::size_t kGroup = 64;
 constexpr std::size_t pair_bytes(DType dtype) { return dtype == DType::kF32 ? 128 : 64; }
 constexpr std::size_t column_pairs(std::size_t cols) { return cols / 2 + cols % 2; }
 
-// From one tile to the next: the tile's bytes rounded up to an odd multiple of 512. Tiles a multiple
-// of 4096 bytes apart, as most K give, would share a few sets of L1 (and of L2 when K is a power of
-// two); eight tiles this far apart take eight different eighths of 4096. nullopt when it overflows.
+// Bytes of a tile, and so from one to the next; nullopt when they overflow.
 inline std::optional<std::size_t> checked_tile_stride(DType dtype, std::size_t cols) {
-  const std::optional<std::size_t> bytes = checked_mul(column_pairs(cols), pair_bytes(dtype));
-  const std::optional<std::size_t> padded = bytes ? checked_add(*bytes, 1023) : std::nullopt;
-  if (!padded) return std::nullopt;
-  return (*bytes + 511) / 1024 * 1024 + 512;
+  return checked_mul(column_pairs(cols), pair_bytes(dtype));
 }
 
 // 0xffff0000 sixteen times. A variable, so that the compiler reads it from memory where it is used
