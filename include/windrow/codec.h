@@ -6,6 +6,20 @@
 //            quantization of a tensor of type `input` (codes, scales, biases); scales and
 //            biases are stored as `input`. A scale may be negative.
 //
+// The affine rule, of a group of f32 numbers x (already rounded to `input`), in f32, ties to even:
+//   step  = max((max x - min x) / (2^bits - 1), 1e-7), negated unless |min x| > |max x|
+//   edge  = the extreme of larger magnitude, max x if equal
+//   q0    = rint(edge / step);  scale = edge / q0, bias = edge;  if q0 = 0: scale = step, bias = 0
+//   code  = clamp(rint((x - bias) / scale), 0, 2^bits - 1)
+// Then scale and bias are rounded to `input`. Decoding is round(round(scale * code) + bias).
+//
+// Numbers that are none. Plain codecs keep NaN (16-bit types: quiet, the payload cut) and
+// infinities; numbers beyond the largest f16 or bf16 become infinities. Affine: a NaN does not
+// take part in min and max and gets code 0; a group that holds an infinity, or nothing but NaN,
+// decodes to NaN throughout, and so does one whose range exceeds the largest f32. A NaN that
+// arithmetic makes is always 0x7fc00000 (or its 16-bit form), so that equal input gives equal bytes
+// on every machine.
+//
 // Groups never cross positions, so positions are cut, copied and saved byte-exactly.
 //
 // The *record* of a vector is its logical, layout-free form: `words` (uint32) then
@@ -44,9 +58,11 @@ class WINDROW_API Codec {
   static constexpr Codec affine(int bits, int group = 64, DType input = DType::kBF16) {
     return Codec(Kind::kAffine, bits, group, input);
   }
-  // "f32", "f16", "bf16", "qBITS", "qBITS:GROUP", "qBITS:GROUP:INPUT" (q4 = q4:64:bf16).
+  // "f32", "f16", "bf16", "qBITS", "qBITS:GROUP", "qBITS:GROUP:INPUT" (q4 = q4:64:bf16). Lower
+  // case, no spaces, no leading zeros: one codec is written one way. Else kInvalidArgument.
   static Result<Codec> parse(std::string_view text);
-  // The shortest text that parse() reads back: "bf16", "q4:64", "q4:64:f32".
+  // What parse() reads back: "bf16", "q4:64", "q4:64:f32" (an input of bf16 goes unsaid). A codec
+  // that is not valid() has a name too, for messages.
   std::string to_string() const;
 
   constexpr Kind kind() const noexcept { return kind_; }

@@ -38,13 +38,13 @@ struct Limits {
 
 // Layers with equal windows, heads, head dims and codecs; they share one page table per row.
 struct AttentionGroup {
-  std::vector<int> layers;   // model layer numbers, unique over the plan, at least one
+  std::vector<int> layers = {};  // model layer numbers, unique over the plan, at least one
   int window = kFullWindow;  // W >= 1: a query at p sees max(0, p - W + 1) .. p
   int kv_heads = 1;
   int head_dim = 64;    // of keys (and queries)
   int value_dim = 0;    // of values; 0: head_dim
-  Codec keys;           // bf16 unless said otherwise
-  Codec values;
+  Codec keys = Codec::bf16();
+  Codec values = Codec::bf16();
 };
 
 // The bytes of one group. All figures are exact and page-granular.
@@ -97,9 +97,11 @@ class WINDROW_API StatePlan {
   // {"bytes": ..., "page_tokens": ..., "limits": {...}, "groups": [{"layers": [...], ...}]}
   std::string to_json() const;
 
+  struct Impl;  // internal
+
  private:
-  struct Impl;
   friend class Builder;
+  friend class StateStore;
   explicit StatePlan(std::shared_ptr<const Impl> impl) noexcept;
   std::shared_ptr<const Impl> impl_;
 };

@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -130,10 +131,11 @@ class WINDROW_API Row {
   // The retained positions of a layer, newest min(length, W); see LayerRecords (C17).
   Result<LayerRecords> extract(int layer) const;
 
+  struct Impl;  // internal
+
  private:
   friend class StateStore;
   friend class Step;
-  struct Impl;
   explicit Row(std::shared_ptr<Impl> impl) noexcept;
   std::shared_ptr<Impl> impl_;
 };
@@ -168,9 +170,10 @@ class WINDROW_API Step {
   // Ends the step and drops its tokens. Idempotent.
   void abort() noexcept;
 
+  struct Impl;  // internal
+
  private:
   friend class StateStore;
-  struct Impl;
   explicit Step(std::unique_ptr<Impl> impl) noexcept;
   std::unique_ptr<Impl> impl_;
 };
@@ -211,10 +214,11 @@ class WINDROW_API StateStore {
   PoolUse pool_use(int group) const noexcept;
   std::size_t bytes() const noexcept;  // mapped in all; equals plan().bytes()
 
+  struct Impl;  // internal
+
  private:
   friend class Row;
   friend class Step;
-  struct Impl;
   explicit StateStore(std::shared_ptr<Impl> impl) noexcept;
   std::shared_ptr<Impl> impl_;
 };

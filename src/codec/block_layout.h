@@ -22,15 +22,16 @@
 
 namespace windrow {
 
-inline constexpr int kTile = 16;  // positions of a K tile: one 64-byte line of words
+inline constexpr std::size_t kLineBytes = 64;  // a cache line, and the widest SIMD vector
+inline constexpr int kTile = 16;               // positions of a K tile: one line of words
 
 // One side (K or V) of a block.
 struct SideLayout {
   Codec codec;
   int head_dim = 0;
-  int words = 0;   // per position
-  int params = 0;  // per position
-  int lanes = 1;   // positions interleaved word by word
+  int words = 0;                  // per position
+  int params = 0;                 // per position
+  int lanes = 1;                  // positions interleaved word by word
   std::size_t codes_offset = 0;   // bytes from the block's start
   std::size_t params_offset = 0;  // bytes from the block's start
 
@@ -40,7 +41,9 @@ struct SideLayout {
                static_cast<std::size_t>(lanes) +
            static_cast<std::size_t>(position % lanes);
   }
-  std::uint32_t* codes(std::byte* block) const { return reinterpret_cast<std::uint32_t*>(block + codes_offset); }
+  std::uint32_t* codes(std::byte* block) const {
+    return reinterpret_cast<std::uint32_t*>(block + codes_offset);
+  }
   const std::uint32_t* codes(const std::byte* block) const {
     return reinterpret_cast<const std::uint32_t*>(block + codes_offset);
   }
@@ -52,8 +55,10 @@ struct SideLayout {
   }
 
   // Record <-> block, one position (index within the page).
-  void put(std::byte* block, int position, std::span<const std::uint32_t> w, std::span<const std::uint32_t> p) const;
-  void get(const std::byte* block, int position, std::span<std::uint32_t> w, std::span<std::uint32_t> p) const;
+  void put(std::byte* block, int position, std::span<const std::uint32_t> w,
+           std::span<const std::uint32_t> p) const;
+  void get(const std::byte* block, int position, std::span<std::uint32_t> w,
+           std::span<std::uint32_t> p) const;
 };
 
 struct BlockLayout {
@@ -63,11 +68,12 @@ struct BlockLayout {
   std::size_t bytes = 0;  // of one block, a multiple of 64
 
   // REQUIRES codecs that check() their head dims; page_tokens a multiple of kTile.
-  static BlockLayout make(const Codec& keys, int key_dim, const Codec& values, int value_dim, int page_tokens);
+  static BlockLayout make(const Codec& keys, int key_dim, const Codec& values, int value_dim,
+                          int page_tokens);
 };
 
-// Quantize-and-store of one position's vector: the hot path of append. Equal to encode_record + put.
-// `values` holds head_dim numbers.
+// Quantize-and-store of one position's vector: the hot path of append. Equal to encode_record + put;
+// allocates nothing and reads nothing of the block. `values` holds head_dim numbers at any alignment.
 void store_vector(const SideLayout& side, std::byte* block, int position, const float* values);
 
 }  // namespace windrow

@@ -1,0 +1,56 @@
+#include "state/page_pool.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace windrow {
+
+Result<PagePool> PagePool::create(std::size_t page_bytes, int pages, bool poison, const char* name) {
+  PagePool pool;
+  Result<Arena> arena = Arena::create(page_bytes * static_cast<std::size_t>(pages), name);
+  if (!arena.ok()) return arena.status();
+  pool.arena_ = std::move(*arena);
+  pool.page_bytes_ = page_bytes;
+  pool.poison_ = poison;
+  pool.counts_.assign(static_cast<std::size_t>(pages), 0);
+  pool.free_.reserve(static_cast<std::size_t>(pages));
+  for (PageId page = pages - 1; page >= 0; page--) pool.free_.push_back(page);
+  return pool;
+}
+
+// 0xff in every byte is a NaN as f32, f16 and bf16, so also as scale and bias.
+void PagePool::fill_poison(PageId id) noexcept {
+  if (poison_) std::memset(page(id), 0xff, page_bytes_);
+}
+
+PageId PagePool::take() noexcept {
+  if (free_.empty()) return kNoPage;
+  const PageId id = free_.back();
+  free_.pop_back();
+  assert(counts_[static_cast<std::size_t>(id)] == 0);
+  counts_[static_cast<std::size_t>(id)] = 1;
+  peak_ = std::max(peak_, static_cast<int>(counts_.size() - free_.size()));
+  fill_poison(id);
+  return id;
+}
+
+void PagePool::unref(PageId id) noexcept {
+  std::int32_t& count = counts_[static_cast<std::size_t>(id)];
+  assert(count > 0);
+  if (--count > 0) return;
+  free_.push_back(id);  // never beyond the reserved capacity
+  fill_poison(id);
+}
+
+PoolUse PagePool::use() const noexcept {
+  PoolUse use;
+  use.pages = static_cast<int>(counts_.size());
+  use.free = free_pages();
+  use.owned = static_cast<int>(std::count_if(counts_.begin(), counts_.end(), [](std::int32_t c) { return c > 0; }));
+  use.peak = peak_;
+  use.bytes = arena_.size();
+  return use;
+}
+
+}  // namespace windrow

@@ -1,0 +1,49 @@
+// Reference-counted pages of one size in one arena.
+//
+// Invariants: (1) a page is free (count 0, in the free list) or owned (count > 0), never both;
+// (2) free + owned == pages. Nothing here allocates after create().
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/memory.h"
+#include "windrow/status.h"
+#include "windrow/store.h"
+
+namespace windrow {
+
+using PageId = std::int32_t;
+inline constexpr PageId kNoPage = -1;
+
+class PagePool {
+ public:
+  // `name` stands in the error when the arena can't be mapped.
+  static Result<PagePool> create(std::size_t page_bytes, int pages, bool poison, const char* name);
+
+  // A page with count 1, or kNoPage when none is free. The lowest pages go first, so the system
+  // commits memory only as far as the pool was ever full.
+  PageId take() noexcept;
+  void ref(PageId page) noexcept { counts_[static_cast<std::size_t>(page)]++; }
+  void unref(PageId page) noexcept;
+  bool shared(PageId page) const noexcept { return counts_[static_cast<std::size_t>(page)] > 1; }
+
+  int free_pages() const noexcept { return static_cast<int>(free_.size()); }
+  std::byte* page(PageId page) const noexcept { return arena_.data() + static_cast<std::size_t>(page) * page_bytes_; }
+  std::byte* base() const noexcept { return arena_.data(); }
+  std::size_t page_bytes() const noexcept { return page_bytes_; }
+  bool poison() const noexcept { return poison_; }
+  PoolUse use() const noexcept;
+
+ private:
+  void fill_poison(PageId page) noexcept;
+
+  Arena arena_;
+  std::size_t page_bytes_ = 0;
+  bool poison_ = false;
+  std::vector<std::int32_t> counts_;  // of each page
+  std::vector<PageId> free_;          // a stack; its capacity is `pages`
+  int peak_ = 0;
+};
+
+}  // namespace windrow
