@@ -4,6 +4,7 @@
 // f32 files are judged against MLX's own output, bf16 files against the f64 reference stored with
 // them (MLX's CPU kernel sums in bf16). Masks "additive" are arbitrary numbers, no window: 16 steps in
 // 8 files are left to explicit visibility (C12). Left-padded rows ("batch") are shorter rows here.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -88,7 +89,7 @@ struct StepCase {
     if (step.contains("bits")) {
       const int bits = step["bits"], group = step["group_size"];
       codec = Codec::affine(bits, group, g.type);
-      triple = "g" + std::to_string(group) + "b" + std::to_string(bits);
+      triple = fmt::format("g{}b{}", group, bits);
     }
     if (mask == "window" || mask == "batch") window = g.info["window"];
   }
