@@ -145,15 +145,10 @@ struct Span {
   int begin, end;
 };
 
-const std::byte* at_bytes(const std::uint32_t* words) { return reinterpret_cast<const std::byte*>(words); }
-
-// Address of a tile's codes and params. Both layouts keep a tile's words contiguous.
-const std::byte* tile_codes(const SideLayout& side, const std::byte* block, int slot) {
-  return at_bytes(side.codes(block)) + sz(slot) * sz(side.words) * 4;
-}
-const std::byte* tile_params(const SideLayout& side, const std::byte* block, int slot) {
-  return at_bytes(side.param_words(block)) + sz(slot) * sz(side.params) * 4;
-}
+// Where the tiles of a block lie, keys and values.
+struct BlockTiles {
+  Tiles keys, values;
+};
 
 class Worker {
  public:
@@ -166,22 +161,17 @@ class Worker {
     queries_ = task.tokens() * task.heads();
     const Span span(read_, task);
     begin_queries();
+    BlockTiles here = find_tiles(task, span, span.first_block());
     for (int b = span.first_block(); b <= span.last_block(); b++) {
-      const Range all = span.any(b);
-      // Tokens that see something of the block: a contiguous run, since both ends of a window move up.
-      int from = 0, to = task.tokens();
-      while (span.of_token(b, from, read_.window).empty()) from++;
-      while (span.of_token(b, to - 1, read_.window).empty()) to--;
-      score_block(span, b, all, from, to);
-      weigh_block(span, b, all, from, to);
-      Prefetch next;
+      BlockTiles next;
       if (b < span.last_block()) {
-        find_tiles(call_.keys.layout, task, b + 1, span.any(b + 1), next);
+        next = find_tiles(task, span, b + 1);
       } else if (after != nullptr) {
         const Span then(read_, *after);
-        find_tiles(call_.keys.layout, *after, then.first_block(), then.any(then.first_block()), next);
+        next = find_tiles(*after, then, then.first_block());
       }
-      mix_block(span, b, all, from, to, next);
+      run_block(span, b, here, next);
+      here = next;
     }
     finish_queries();
   }
@@ -204,150 +194,123 @@ class Worker {
     std::fill_n(scratch_.mix_bias, sz(queries_) * scratch_.mix_bias_row, 0.0f);
   }
 
-  const std::byte* block_of(const Task& task, int position) const {
-    return read_.block(task.row, position / read_.page_tokens, task.kv_head);
-  }
-
-  // The tiles of `visible`, each at its place in the softmax block.
-  void find_tiles(const SideLayout& side, const Task& task, int b, Range visible, Prefetch& found) const {
-    for (int tile = visible.begin / kTile; tile * kTile < visible.end; tile++) {
+  // Tiles of both layouts are contiguous: a tile's words follow each other, whatever their order inside.
+  BlockTiles find_tiles(const Task& task, const Span& span, int b) const {
+    const SideLayout& keys = call_.keys.layout;
+    const SideLayout& values = call_.values.layout;
+    BlockTiles found;
+    const Range visible = span.any(b);
+    int tile = visible.begin / kTile;
+    while (tile * kTile < visible.end) {
       const int position = b * kBlock + tile * kTile;
-      const std::byte* block = block_of(task, position);
-      found.codes[tile] = tile_codes(side, block, position % read_.page_tokens);
-      found.params[tile] = tile_params(side, block, position % read_.page_tokens);
+      const std::byte* block = read_.block(task.row, position / read_.page_tokens, task.kv_head);
+      for (int slot = position % read_.page_tokens; slot < read_.page_tokens && tile * kTile < visible.end;
+           slot += kTile, tile++) {
+        const std::size_t at = sz(slot) * 4;
+        found.keys.codes[tile] = block + keys.codes_offset + at * sz(keys.words);
+        found.keys.params[tile] = block + keys.params_offset + at * sz(keys.params);
+        found.values.codes[tile] = block + values.codes_offset + at * sz(values.words);
+        found.values.params[tile] = block + values.params_offset + at * sz(values.params);
+      }
     }
-    found.code_lines = side.words;
-    found.param_lines = side.params;
+    found.keys.code_lines = keys.words;
+    found.keys.param_lines = keys.params;
+    found.values.code_lines = values.words;
+    found.values.param_lines = values.params;
+    return found;
   }
 
-  void score_block(const Span&, int b, Range all, int from, int to) {
-    Prefetch keys, values, shifted;
-    find_tiles(call_.keys.layout, *task_, b, all, keys);
-    find_tiles(call_.values.layout, *task_, b, all, values);
-    const int first = all.begin / kTile, heads = task_->heads();
-    KeyPass pass;
-    pass.tiles = (all.end - 1) / kTile - first + 1;
-    for (int t = 0; t < pass.tiles; t++) {
-      pass.codes[t] = keys.codes[first + t];
-      pass.params[t] = keys.params[first + t];
-      shifted.codes[t] = values.codes[first + t];
-      shifted.params[t] = values.params[first + t];
+  void run_block(const Span& span, int b, const BlockTiles& here, const BlockTiles& next) {
+    const Range all = span.any(b), tiles{all.begin / kTile, (all.end + kTile - 1) / kTile};
+    // Tokens that see something of the block: a run of them, since both ends of a window move up.
+    Range tokens{0, task_->tokens()};
+    while (span.of_token(b, tokens.begin, read_.window).empty()) tokens.begin++;
+    while (span.of_token(b, tokens.end - 1, read_.window).empty()) tokens.end--;
+    score(tokens, tiles, here);
+    if (call_.values.layout.codec.is_affine()) unpack_value_params(tiles, here);
+    for (int i = tokens.begin; i < tokens.end; i++) {
+      const Range visible = span.of_token(b, i, read_.window);
+      for (int k = 0; k < task_->heads(); k++) weigh(i * task_->heads() + k, visible, tiles);
     }
-    shifted.code_lines = values.code_lines;
-    shifted.param_lines = values.param_lines;
+    // What all tokens see is mixed for all of them at once, the edges for each token by itself: so a query
+    // meets its positions in ascending order and no others.
+    Range core = all;
+    for (int i = tokens.begin; i < tokens.end; i++) core = core.cut(span.of_token(b, i, read_.window));
+    if (core.empty()) core = Range{all.end, all.end};
+    const Tiles none;
+    for (int i = tokens.begin; i < tokens.end; i++) {
+      mix(span.of_token(b, i, read_.window).cut({0, core.begin}), {i, i + 1}, here, none);
+    }
+    mix(core, tokens, here, next.keys);
+    for (int i = tokens.begin; i < tokens.end; i++) {
+      mix(span.of_token(b, i, read_.window).cut({core.end, kBlock}), {i, i + 1}, here, none);
+    }
+  }
+
+  void score(Range tokens, Range tiles, const BlockTiles& here) {
+    const int first = tokens.begin * task_->heads();
+    KeyPass pass;
+    pass.tiles = &here.keys;
+    pass.tile_begin = tiles.begin;
+    pass.tile_end = tiles.end;
     pass.head_dim = read_.head_dim;
     pass.group = call_.keys.group;
     pass.param_type = call_.keys.layout.codec.input();
-    pass.queries = (to - from) * heads;
-    pass.q = scratch_.q + sz(from * heads) * sz(read_.head_dim);
-    pass.q_sums = scratch_.q_sums + sz(from * heads * call_.keys.groups);
-    pass.scores = scratch_.scores + sz(from * heads) * kScoreStride + first * kTile;
-    pass.prefetch = &shifted;
+    pass.queries = (tokens.end - tokens.begin) * task_->heads();
+    pass.q = scratch_.q + sz(first) * sz(read_.head_dim);
+    pass.q_sums = scratch_.q_sums + sz(first * call_.keys.groups);
+    pass.scores = scratch_.scores + sz(first) * kScoreStride;
+    pass.prefetch = &here.values;
     call_.score(pass);
   }
 
-  // Softmax of each query's visible scores, then the params of the values folded into the weights.
-  void weigh_block(const Span& span, int b, Range all, int from, int to) {
-    const int first = all.begin / kTile, heads = task_->heads();
+  void unpack_value_params(Range tiles, const BlockTiles& here) {
+    const int pairs = kTile * call_.values.groups;
+    for (int tile = tiles.begin; tile < tiles.end; tile++) {
+      call_.kernels.unpack_params(reinterpret_cast<const std::uint32_t*>(here.values.params[tile]), pairs,
+                                  call_.values.layout.codec.input(), scratch_.scales + sz(tile * pairs),
+                                  scratch_.biases + sz(tile * pairs));
+    }
+  }
+
+  // Softmax of one query's visible scores, then the params of the values folded into the weights.
+  void weigh(int i, Range visible, Range tiles) {
     const bool affine = call_.values.layout.codec.is_affine();
-    if (affine) unpack_value_params(b, all);
-    for (int i = from * heads; i < to * heads; i++) {
-      const Range visible = span.of_token(b, i / heads, read_.window);
-      float* const scores = scratch_.scores + sz(i) * kScoreStride;
-      SoftmaxPass pass;
-      pass.scores = scores + first * kTile;
-      pass.begin = visible.begin - first * kTile;
-      pass.end = visible.end - first * kTile;
-      pass.tiles = (all.end - 1) / kTile - first + 1;
-      pass.scale = call_.params.scale;
-      pass.softcap = call_.params.softcap;
-      const float factor = call_.kernels.softmax(scratch_.states[i], pass);
-      float* const mix_bias = scratch_.mix_bias + sz(i) * scratch_.mix_bias_row;
-      if (factor != 1.0f) {
-        call_.kernels.rescale(scratch_.sums + sz(i) * sz(read_.value_dim), read_.value_dim, factor);
-        if (affine) call_.kernels.rescale(mix_bias, static_cast<int>(scratch_.mix_bias_row), factor);
-      }
-      if (!affine) continue;
-      const std::size_t at = sz(visible.begin * call_.values.groups);
-      call_.kernels.weigh(scores + visible.begin, visible.end - visible.begin, visible.begin,
-                          call_.values.groups, scratch_.scales + at, scratch_.biases + at,
-                          scratch_.weights + sz(i) * scratch_.weight_row + at, mix_bias);
+    float* const scores = scratch_.scores + sz(i) * kScoreStride;
+    SoftmaxPass pass;
+    pass.scores = scores + tiles.begin * kTile;
+    pass.begin = visible.begin - tiles.begin * kTile;
+    pass.end = visible.end - tiles.begin * kTile;
+    pass.tiles = tiles.end - tiles.begin;
+    pass.scale = call_.params.scale;
+    pass.softcap = call_.params.softcap;
+    const float factor = call_.kernels.softmax(scratch_.states[i], pass);
+    float* const mix_bias = scratch_.mix_bias + sz(i) * scratch_.mix_bias_row;
+    if (factor != 1.0f) {
+      call_.kernels.rescale(scratch_.sums + sz(i) * sz(read_.value_dim), read_.value_dim, factor);
+      if (affine) call_.kernels.rescale(mix_bias, static_cast<int>(scratch_.mix_bias_row), factor);
     }
+    if (!affine) return;
+    call_.kernels.weigh(scores, visible.begin, visible.end, call_.values.groups, scratch_.scales,
+                        scratch_.biases, scratch_.weights + sz(i) * scratch_.weight_row, mix_bias);
   }
 
-  // Calls body(piece, block address, slot of its first position) for each page's piece of `range`.
-  template <typename Body>
-  void for_each_page(int b, Range range, Body&& body) const {
-    for (int begin = range.begin; begin < range.end;) {
-      const int position = b * kBlock + begin, slot = position % read_.page_tokens;
-      const int end = std::min(range.end, begin + read_.page_tokens - slot);
-      body(Range{begin, end}, block_of(*task_, position), slot);
-      begin = end;
-    }
-  }
-
-  void unpack_value_params(int b, Range all) {
-    const SideLayout& side = call_.values.layout;
-    const int groups = call_.values.groups;
-    for_each_page(b, all, [&](Range piece, const std::byte* block, int slot) {
-      const std::size_t at = sz(piece.begin * groups);
-      call_.kernels.unpack_params(side.param_words(block) + sz(slot) * sz(side.params),
-                                  (piece.end - piece.begin) * groups, side.codec.input(),
-                                  scratch_.scales + at, scratch_.biases + at);
-    });
-  }
-
-  // The values of the block: what all tokens see once for all of them, the edges for each token
-  // by itself, so that a query meets its positions in ascending order and no others.
-  void mix_block(const Span& span, int b, Range all, int from, int to, const Prefetch& next) {
-    Range core = all;
-    for (int i = from; i < to; i++) core = core.cut(span.of_token(b, i, read_.window));
-    if (core.empty()) core = Range{all.end, all.end};
-    for_each_page(b, all, [&](Range piece, const std::byte* block, int slot) {
-      const auto mix = [&](Range part, int first_token, int last_token, const Prefetch& prefetch) {
-        part = part.cut(piece);
-        if (!part.empty())
-          mix_positions(part, block, slot + part.begin - piece.begin, first_token, last_token, prefetch);
-      };
-      const Prefetch none;
-      for (int i = from; i < to; i++) {
-        mix(span.of_token(b, i, read_.window).cut({0, core.begin}), i, i + 1, none);
-      }
-      mix(core, from, to, part_of(next, core.cut(piece)));
-      for (int i = from; i < to; i++) {
-        mix(span.of_token(b, i, read_.window).cut({core.end, kBlock}), i, i + 1, none);
-      }
-    });
-  }
-
-  // The tiles of `next` from the tile of range.begin on.
-  static Prefetch part_of(const Prefetch& next, Range range) {
-    Prefetch part;
-    for (int tile = range.begin / kTile, i = 0; tile * kTile < range.end; tile++, i++) {
-      part.codes[i] = next.codes[tile];
-      part.params[i] = next.params[tile];
-    }
-    part.code_lines = next.code_lines;
-    part.param_lines = next.param_lines;
-    return part;
-  }
-
-  void mix_positions(Range part, const std::byte* block, int slot, int first_token, int last_token,
-                     const Prefetch& prefetch) {
+  void mix(Range positions, Range tokens, const BlockTiles& here, const Tiles& prefetch) {
+    if (positions.empty()) return;
     const SideLayout& side = call_.values.layout;
     const bool affine = side.codec.is_affine();
-    const int first = first_token * task_->heads();
+    const int first = tokens.begin * task_->heads();
     ValuePass pass;
-    pass.codes = tile_codes(side, block, slot);
+    pass.tiles = &here.values;
     pass.stride = sz(side.words) * 4;
-    pass.positions = part.end - part.begin;
+    pass.begin = positions.begin;
+    pass.end = positions.end;
     pass.dims = read_.value_dim;
     pass.group = call_.values.group;
-    pass.queries = last_token * task_->heads() - first;
     pass.groups = call_.values.groups;
+    pass.queries = (tokens.end - tokens.begin) * task_->heads();
     pass.weight_rows = affine ? scratch_.weight_row : kScoreStride;
-    pass.weights = (affine ? scratch_.weights : scratch_.scores) + sz(first) * pass.weight_rows +
-                   sz(part.begin * pass.groups);
+    pass.weights = (affine ? scratch_.weights : scratch_.scores) + sz(first) * pass.weight_rows;
     pass.out = scratch_.sums + sz(first) * sz(read_.value_dim);
     pass.prefetch = &prefetch;
     call_.mix(pass);

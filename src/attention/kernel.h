@@ -6,7 +6,7 @@
 //     score[p]  = sum over groups g: scale[p,g] * (sum over dims of q * code) + bias[p,g] * (sum of q)
 //     m, l, out = online softmax of the block's visible scores
 //     out[d]   += sum over p ascending: (weight[p] * scale[p,g]) * code
-//     mix_bias[g] += sum over p: weight[p] * bias[p,g], four chains by p mod 4
+//     mix_bias[g] += sum over p: weight[p] * bias[p,g], in chains that p's place in the block chooses
 //   result[d] = (out[d] + mix_bias[g]) / l
 #pragma once
 
@@ -50,42 +50,42 @@ constexpr float exp2_of_minus(int shift) { return 1.0f / static_cast<float>(std:
 // Both patterns repeat after 32 elements.
 inline constexpr int kFoldPeriod = 32;
 
-// Lines to bring near while other work runs: the codes and params of up to a block of tiles.
-struct Prefetch {
-  const std::byte* codes[kBlockTiles] = {};  // null: nothing for that tile
+// Where the tiles of one side of a softmax block lie. Null: outside of what is looked at.
+struct Tiles {
+  const std::byte* codes[kBlockTiles] = {};
   const std::byte* params[kBlockTiles] = {};
   int code_lines = 0;  // 64-byte lines a tile
   int param_lines = 0;
+  int lines() const { return code_lines + param_lines; }
 };
 
-// Scores of `tiles` tiles for all queries.
+// Scores of tiles [tile_begin, tile_end) for all queries.
 struct KeyPass {
-  const std::byte* codes[kBlockTiles];   // each: [words][kTile] words
-  const std::byte* params[kBlockTiles];  // each: [params][kTile] words
-  int tiles = 0;
+  const Tiles* tiles = nullptr;  // codes: [words][kTile] words a tile; params: [params][kTile]
+  int tile_begin = 0, tile_end = 0;
   int head_dim = 0;
   int group = 0;  // dims that share params; plain: head_dim
   DType param_type = DType::kBF16;
   int queries = 0;
-  const float* q = nullptr;            // [queries][head_dim], folded
-  const float* q_sums = nullptr;       // [queries][groups]
-  float* scores = nullptr;             // [queries][kScoreStride]
-  const Prefetch* prefetch = nullptr;  // tile i goes with tile i; never null
+  const float* q = nullptr;         // [queries][head_dim], folded
+  const float* q_sums = nullptr;    // [queries][groups]
+  float* scores = nullptr;          // [queries][kScoreStride], from the block's first position
+  const Tiles* prefetch = nullptr;  // tile i goes with tile i; never null
 };
 
-// out[query][dim] += sum over positions of weight * code.
+// out[query][dim] += sum over positions [begin, end) of the block: weight * code.
 struct ValuePass {
-  const std::byte* codes = nullptr;  // of the first position; the next is `stride` bytes on
-  std::size_t stride = 0;
-  int positions = 0;
+  const Tiles* tiles = nullptr;  // codes: [kTile][words] words a tile
+  std::size_t stride = 0;        // bytes of one position's codes
+  int begin = 0, end = 0;
   int dims = 0;
   int group = 0;  // dims that share a weight; plain: dims
-  int queries = 0;
-  const float* weights = nullptr;  // [queries] at weight_rows floats; [positions][groups] inside
-  std::size_t weight_rows = 0;
   int groups = 1;
-  float* out = nullptr;                // [queries][dims]
-  const Prefetch* prefetch = nullptr;  // tile i goes with positions 16 i ..; never null
+  int queries = 0;
+  const float* weights = nullptr;  // [queries] at weight_rows floats; [kBlock][groups] inside
+  std::size_t weight_rows = 0;
+  float* out = nullptr;             // [queries][dims]
+  const Tiles* prefetch = nullptr;  // as above
 };
 
 // Running state of one query's softmax.
@@ -117,12 +117,14 @@ struct Kernels {
   float (*softmax)(SoftmaxState&, const SoftmaxPass&) = nullptr;
   float (*softmax_sum)(const SoftmaxState&) = nullptr;
   void (*rescale)(float* values, int count, float factor) = nullptr;
-  // `count` pairs (scale, bias) of position-major params.
+  // `count` pairs (scale, bias) of position-major params, a multiple of kTile.
   void (*unpack_params)(const std::uint32_t* words, int count, DType type, float* scales,
                         float* biases) = nullptr;
-  // weights[p][g] = probability[p] * scales[p][g]; mix_bias[g] += sum of probability[p] * biases[p][g].
-  // `first` is the place of p = 0 in the softmax block. Arrays hold 16 floats more than their content.
-  void (*weigh)(const float* probability, int positions, int first, int groups, const float* scales,
+  // Folds the params of a block's positions [begin, end) into its weights:
+  //   weights[p][g] = probability[p] * scales[p][g];  mix_bias[g] += sum of probability[p] * biases[p][g]
+  // Nothing outside the range matters; weights become anything there. All arrays are the block's, with 16
+  // floats of slack; mix_bias has whole groups of 16 floats.
+  void (*weigh)(const float* probability, int begin, int end, int groups, const float* scales,
                 const float* biases, float* weights, float* mix_bias) = nullptr;
   // result[d] = (sums[d] * fold[d % kFoldPeriod] + mix_bias[d / group]) * factor
   void (*finish)(const float* sums, int dims, int group, const float* fold, const float* mix_bias,

@@ -13,20 +13,32 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
 namespace {
 
+// The vectors of a register block: all of some tiles, or a part of one (4 lanes, or 1).
+template <int kVecs>
+struct Block {
+  static constexpr int kPerTile = HWY_MIN(kVecs, kVectors);
+  static constexpr int kTiles = kVecs / kPerTile;
+  static_assert(kTiles * kPerTile == kVecs && kVectors % kPerTile == 0);
+  // Vector v's lanes, `tiles` pointing at the block's first vector in a line of each tile.
+  static HWY_INLINE const std::byte* At(const std::byte* const* tiles, int v) {
+    return tiles[v / kPerTile] + v % kPerTile * kLanes * 4;
+  }
+};
+
 // Element E and those after it of one unit, for kQueries x kVecs sums.
 template <class Keys, int kQueries, int kVecs, int E>
-HWY_INLINE void Accumulate(const std::byte* const* lines, const float* q, std::size_t q_row,
+HWY_INLINE void Accumulate(const std::byte* const* tiles, const float* q, std::size_t q_row,
                            VF (&sums)[kQueries][kVecs]) {
   VF codes[kVecs];
   WINDROW_UNROLL
-  for (int v = 0; v < kVecs; v++) codes[v] = Keys::template Get<E>(lines[v]);
+  for (int v = 0; v < kVecs; v++) codes[v] = Keys::template Get<E>(Block<kVecs>::At(tiles, v));
   WINDROW_UNROLL
   for (int i = 0; i < kQueries; i++) {
     const VF factor = hn::Set(DF(), q[static_cast<std::size_t>(i) * q_row + E]);
     WINDROW_UNROLL
     for (int v = 0; v < kVecs; v++) sums[i][v] = hn::MulAdd(codes[v], factor, sums[i][v]);
   }
-  if constexpr (E + 1 < Keys::kElements) Accumulate<Keys, kQueries, kVecs, E + 1>(lines, q, q_row, sums);
+  if constexpr (E + 1 < Keys::kElements) Accumulate<Keys, kQueries, kVecs, E + 1>(tiles, q, q_row, sums);
 }
 
 struct ScaleBias {
@@ -43,28 +55,33 @@ HWY_INLINE ScaleBias LoadParams(const std::byte* params, DType type, int group) 
   return {LowNumber<DType::kF16>(word), HighNumber<DType::kF16>(word)};
 }
 
-// kVecs vectors of positions from vector `first` on, counted over all tiles, for kQueries queries
-// from `query` on. Vectors past the last tile repeat the last one; their scores go to padding.
+// Units between two calls for lines to prefetch: often enough that few are open at a time, seldom
+// enough that the inner loop stays plain.
+constexpr int kStrip = 8;
+
+// Vectors [first, first + kVecs) of positions, counted from the block's start, for kQueries queries from
+// `query` on. Tiles past the last repeat it; their scores go to padding.
 template <class Keys, int kQueries, int kVecs>
 HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool fetch) {
+  using B = Block<kVecs>;
   const DF df;
-  const std::byte* lines[kVecs];
-  const std::byte* params[kVecs];
-  const int last = pass.tiles * kVectors - 1;
+  const int first_tile = first / kVectors, offset = first % kVectors * kLanes * 4;
+  const std::byte* lines[B::kTiles];
+  const std::byte* params[B::kTiles];
   WINDROW_UNROLL
-  for (int v = 0; v < kVecs; v++) {
-    const int at = HWY_MIN(first + v, last);
-    lines[v] = pass.codes[at / kVectors] + at % kVectors * kLanes * 4;
-    params[v] = Keys::kAffine ? pass.params[at / kVectors] + at % kVectors * kLanes * 4 : nullptr;
+  for (int t = 0; t < B::kTiles; t++) {
+    const int tile = HWY_MIN(first_tile + t, pass.tile_end - 1);
+    lines[t] = pass.tiles->codes[tile] + offset;
+    params[t] = pass.tiles->params[tile] + offset;
   }
   const int groups = pass.head_dim / pass.group, units = pass.group / Keys::kElements;
   const std::size_t q_row = static_cast<std::size_t>(pass.head_dim);
   const float* q = pass.q + static_cast<std::size_t>(query) * q_row;
   const float* q_sums = pass.q_sums + static_cast<std::size_t>(query) * static_cast<std::size_t>(groups);
-  float* scores =
+  float* const scores =
       pass.scores + static_cast<std::size_t>(query) * kScoreStride + static_cast<std::size_t>(first) * kLanes;
-  const Prefetch& prefetch = *pass.prefetch;
-  const int fetch_lines = fetch ? prefetch.code_lines + prefetch.param_lines : 0;
+  // As many lines are asked for as are read, so both streams advance together.
+  const int fetch_tiles = fetch && offset == 0 ? HWY_MIN(B::kTiles, pass.tile_end - first_tile) : 0;
   int fetched = 0;
 
   for (int g = 0; g < groups; g++) {
@@ -74,21 +91,17 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
       WINDROW_UNROLL
       for (int v = 0; v < kVecs; v++) sums[i][v] = hn::Zero(df);
     }
-    for (int u = 0; u < units; u++) {
-      // As many lines are asked for as are read, so both streams advance together.
-      for (int k = 0; k < Keys::kWords && fetched < fetch_lines; k++, fetched++) {
+    for (int unit = 0; unit < units;) {
+      const int strip_end = HWY_MIN(unit + kStrip, units),
+                lines_end = fetched + (strip_end - unit) * Keys::kWords;
+      for (int t = 0; t < fetch_tiles; t++) PrefetchLines(*pass.prefetch, first_tile + t, fetched, lines_end);
+      fetched = lines_end;
+      for (; unit < strip_end; unit++) {
+        Accumulate<Keys, kQueries, kVecs, 0>(lines, q, q_row, sums);
         WINDROW_UNROLL
-        for (int v = 0; v < kVecs; v++) {
-          const int at = first + v;
-          if (at % kVectors == 0 && at <= last && prefetch.codes[at / kVectors] != nullptr) {
-            PrefetchLine(prefetch, at / kVectors, fetched);
-          }
-        }
+        for (int t = 0; t < B::kTiles; t++) lines[t] += Keys::kWords * 64;
+        q += Keys::kElements;
       }
-      Accumulate<Keys, kQueries, kVecs, 0>(lines, q, q_row, sums);
-      WINDROW_UNROLL
-      for (int v = 0; v < kVecs; v++) lines[v] += Keys::kWords * 64;
-      q += Keys::kElements;
     }
     WINDROW_UNROLL
     for (int v = 0; v < kVecs; v++) {
@@ -98,7 +111,7 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
         for (int i = 0; i < kQueries; i++)
           hn::StoreU(sums[i][v], df, at + static_cast<std::size_t>(i) * kScoreStride);
       } else {
-        const ScaleBias p = LoadParams(params[v], pass.param_type, g);
+        const ScaleBias p = LoadParams(B::At(params, v), pass.param_type, g);
         WINDROW_UNROLL
         for (int i = 0; i < kQueries; i++) {
           float* const score = at + static_cast<std::size_t>(i) * kScoreStride;
@@ -109,12 +122,8 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
       }
     }
   }
-  for (; fetched < fetch_lines; fetched++) {
-    for (int at = first; at < first + kVecs && at <= last; at++) {
-      if (at % kVectors == 0 && prefetch.codes[at / kVectors] != nullptr) {
-        PrefetchLine(prefetch, at / kVectors, fetched);
-      }
-    }
+  for (int t = 0; t < fetch_tiles; t++) {
+    PrefetchLines(*pass.prefetch, first_tile + t, fetched, pass.prefetch->lines());
   }
 }
 
@@ -122,7 +131,7 @@ template <class Keys, int kQueries>
 HWY_INLINE int ScoreQueries(const KeyPass& pass, int query) {
   constexpr int kVecs = HWY_MIN(kSums / kQueries, 8);
   for (; query + kQueries <= pass.queries; query += kQueries) {
-    for (int first = 0; first < pass.tiles * kVectors; first += kVecs) {
+    for (int first = pass.tile_begin * kVectors; first < pass.tile_end * kVectors; first += kVecs) {
       ScoreVectors<Keys, kQueries, kVecs>(pass, query, first, query == 0);
     }
   }

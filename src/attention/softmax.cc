@@ -56,20 +56,11 @@ void UnpackWideParams(const std::uint32_t* words, int count, float* scales, floa
 template <DType kType>
 HWY_INLINE void UnpackNarrowParams(const std::uint32_t* words, int count, float* scales, float* biases) {
   const DF df;
-  int i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
+  for (int i = 0; i < count; i += kLanes) {
     const VU word = hn::LoadU(DU(), words + i);
     hn::StoreU(LowNumber<kType>(word), df, scales + i);
     hn::StoreU(HighNumber<kType>(word), df, biases + i);
   }
-  // Params may end where their memory ends.
-  const std::size_t left = static_cast<std::size_t>(count - i);
-  if (left == 0 || left >= kLanes) return;
-  std::uint32_t rest[kLanes] = {};
-  std::memcpy(rest, words + i, left * 4);
-  const VU word = hn::LoadU(DU(), rest);
-  hn::StoreU(LowNumber<kType>(word), df, scales + i);
-  hn::StoreU(HighNumber<kType>(word), df, biases + i);
 }
 
 void UnpackParams(const std::uint32_t* words, int count, DType type, float* scales, float* biases) {
@@ -156,24 +147,71 @@ void Rescale(float* values, int count, float factor) {
   for (int i = 0; i < count; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(df, values + i), by), df, values + i);
 }
 
-void Weigh(const float* probability, int positions, int first, int groups, const float* scales,
-           const float* biases, float* weights, float* mix_bias) {
+// Positions of a block that a query sees; what lies outside may be NaN and is taken as zero.
+struct Visible {
+  VF begin, end;
+  HWY_INLINE VF Keep(VF position, VF value) const {
+    return hn::IfThenElseZero(hn::And(hn::Ge(position, begin), hn::Lt(position, end)), value);
+  }
+};
+
+// Groups that divide a vector: one holds kLanes / groups positions, lane l group l mod groups. Four chains
+// of vectors by their place in the block.
+void WeighFew(const float* probability, int begin, int end, int groups, const float* scales,
+              const float* biases, float* weights, float* mix_bias) {
   const DF df;
+  const int positions = kLanes / groups;  // of a vector
+  alignas(64) std::int32_t spread[kLanes];
+  for (int l = 0; l < kLanes; l++) spread[l] = l / groups;
+  const auto indices = hn::SetTableIndices(df, spread);
+  const VF place = hn::ConvertTo(df, hn::Load(DI(), spread));
+  const Visible visible{hn::Set(df, static_cast<float>(begin)), hn::Set(df, static_cast<float>(end))};
+  VF chains[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
+  const int step = 4 * positions;  // divides kBlock
+  for (int p = begin / step * step; p < end; p += step) {
+    WINDROW_UNROLL
+    for (int k = 0; k < 4; k++) {
+      const int first = p + k * positions, at = first * groups;
+      const VF position = hn::Add(place, hn::Set(df, static_cast<float>(first)));
+      const VF spreaded = hn::TableLookupLanes(hn::LoadU(df, probability + first), indices);
+      const VF probable = visible.Keep(position, spreaded);
+      hn::StoreU(hn::Mul(probable, hn::LoadU(df, scales + at)), df, weights + at);
+      chains[k] = hn::MulAdd(probable, visible.Keep(position, hn::LoadU(df, biases + at)), chains[k]);
+    }
+  }
+  alignas(64) float sums[kLanes];
+  hn::Store(hn::Add(hn::Add(chains[0], chains[1]), hn::Add(chains[2], chains[3])), df, sums);
+  for (int l = 0; l < kLanes; l++) mix_bias[l % groups] += sums[l];
+}
+
+// Any number of groups: lanes run over the groups of one position, four chains by position mod 4.
+void WeighMany(const float* probability, int begin, int end, int groups, const float* scales,
+               const float* biases, float* weights, float* mix_bias) {
+  const DF df;
+  const Visible visible{hn::Set(df, static_cast<float>(begin)), hn::Set(df, static_cast<float>(end))};
   // Lanes past the last group take the next position's params. Their weights are overwritten by that
   // position's own, since groups are done from the last to the first; their bias sums are unused.
   for (int g = (groups - 1) / kLanes * kLanes; g >= 0; g -= kLanes) {
     VF chains[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
-    for (int p = 0; p < positions; p++) {
-      const VF probable = hn::Set(df, probability[p]);
-      const std::size_t at =
-          static_cast<std::size_t>(p) * static_cast<std::size_t>(groups) + static_cast<std::size_t>(g);
-      hn::StoreU(hn::Mul(probable, hn::LoadU(df, scales + at)), df, weights + at);
-      VF& chain = chains[(first + p) % 4];
-      chain = hn::MulAdd(probable, hn::LoadU(df, biases + at), chain);
+    for (int p = begin / 4 * 4; p < end; p += 4) {
+      WINDROW_UNROLL
+      for (int k = 0; k < 4; k++) {
+        const int at = (p + k) * groups + g;
+        const VF position = hn::Set(df, static_cast<float>(p + k));
+        const VF probable = visible.Keep(position, hn::Set(df, probability[p + k]));
+        hn::StoreU(hn::Mul(probable, hn::LoadU(df, scales + at)), df, weights + at);
+        chains[k] = hn::MulAdd(probable, visible.Keep(position, hn::LoadU(df, biases + at)), chains[k]);
+      }
     }
     const VF sum = hn::Add(hn::Add(chains[0], chains[1]), hn::Add(chains[2], chains[3]));
     hn::StoreU(hn::Add(hn::LoadU(df, mix_bias + g), sum), df, mix_bias + g);
   }
+}
+
+void Weigh(const float* probability, int begin, int end, int groups, const float* scales, const float* biases,
+           float* weights, float* mix_bias) {
+  const bool few = groups <= kLanes && kLanes % groups == 0;
+  (few ? WeighFew : WeighMany)(probability, begin, end, groups, scales, biases, weights, mix_bias);
 }
 
 void Finish(const float* sums, int dims, int group, const float* fold, const float* mix_bias, float factor,

@@ -185,13 +185,16 @@ struct PlainValues {
   }
 };
 
-// One line of those that a Prefetch names for a tile.
-HWY_INLINE void PrefetchLine(const Prefetch& prefetch, int tile, int line) {
-  const std::byte* at = line < prefetch.code_lines
-                            ? prefetch.codes[tile] + line * 64
-                            : prefetch.params[tile] + (line - prefetch.code_lines) * 64;
-  // To L2: asking for L1 costs 25 to 55 % (prototype), the lines there are in use.
-  __builtin_prefetch(at, 0, 2);
+// Asks for lines [begin, end) of a tile, its params standing after its codes, where there are that many.
+HWY_INLINE void PrefetchLines(const Tiles& tiles, int tile, int begin, int end) {
+  if (tiles.codes[tile] == nullptr) return;
+  end = HWY_MIN(end, tiles.lines());
+  for (int line = begin; line < end; line++) {
+    const std::byte* at = line < tiles.code_lines ? tiles.codes[tile] + line * 64
+                                                  : tiles.params[tile] + (line - tiles.code_lines) * 64;
+    // To L2: asking for L1 costs 25 to 55 % (prototype), the lines there are in use.
+    __builtin_prefetch(at, 0, 2);
+  }
 }
 
 }  // namespace windrow::internal::HWY_NAMESPACE

@@ -27,15 +27,6 @@ HWY_INLINE void MixUnit(const std::byte* unit, const VF* weights, int u,
     MixUnit<Values, kQueries, kUnits, kVector + 1>(unit, weights, u, sums);
 }
 
-// Share `chunk` of `chunks` of the lines to prefetch, those that go with position p.
-HWY_INLINE void FetchFor(const Prefetch& prefetch, int p, int chunk, int per_chunk) {
-  const int tile = p / kTile, lines = prefetch.code_lines + prefetch.param_lines;
-  for (int k = p % kTile; k < per_chunk; k += kTile) {
-    const int line = chunk * per_chunk + k;
-    if (line < lines && prefetch.codes[tile] != nullptr) PrefetchLine(prefetch, tile, line);
-  }
-}
-
 // Units `first` .. first + kUnits - 1 of all positions. Two units lie in one group when the first
 // is even, since groups are multiples of 32 dims.
 template <class Values, int kQueries, int kUnits>
@@ -47,7 +38,8 @@ HWY_NOINLINE void MixChunk(const ValuePass& pass, int query, int first, int chun
   VF sums[kQueries][kUnits * kVectors];
   WINDROW_UNROLL
   for (int i = 0; i < kQueries; i++) {
-    weights[i] = pass.weights + static_cast<std::size_t>(query + i) * pass.weight_rows;
+    weights[i] = pass.weights + static_cast<std::size_t>(query + i) * pass.weight_rows +
+                 static_cast<std::size_t>(pass.begin) * static_cast<std::size_t>(pass.groups);
     out[i] = pass.out + static_cast<std::size_t>(query + i) * static_cast<std::size_t>(pass.dims) +
              static_cast<std::size_t>(first) * kTile;
     WINDROW_UNROLL
@@ -57,22 +49,27 @@ HWY_NOINLINE void MixChunk(const ValuePass& pass, int query, int first, int chun
   WINDROW_UNROLL
   for (int k = 0; k < kPairs; k++) group[k] = (first + 2 * k) * kTile / pass.group;
 
-  const std::byte* codes = pass.codes + static_cast<std::size_t>(first) * Values::kUnitBytes;
-  for (int p = 0; p < pass.positions; p++, codes += pass.stride) {
-    if (p % kTile < fetch_per_chunk) FetchFor(*pass.prefetch, p, chunk, fetch_per_chunk);
-    WINDROW_UNROLL
-    for (int k = 0; k < kPairs; k++) {
-      VF weight[kQueries];
+  for (int p = pass.begin; p < pass.end;) {
+    const int tile = p / kTile, stop = HWY_MIN(pass.end, (tile + 1) * kTile);
+    // Every chunk asks for its share of the lines that go with the tile.
+    PrefetchLines(*pass.prefetch, tile, chunk * fetch_per_chunk, (chunk + 1) * fetch_per_chunk);
+    const std::byte* codes = pass.tiles->codes[tile] + static_cast<std::size_t>(p % kTile) * pass.stride +
+                             static_cast<std::size_t>(first) * Values::kUnitBytes;
+    for (; p < stop; p++, codes += pass.stride) {
       WINDROW_UNROLL
-      for (int i = 0; i < kQueries; i++) weight[i] = hn::Set(df, weights[i][group[k]]);
-      MixUnit<Values, kQueries, kUnits, 0>(codes + 2 * k * Values::kUnitBytes, weight, 2 * k, sums);
-      if constexpr (kUnits > 1) {
-        MixUnit<Values, kQueries, kUnits, 0>(codes + (2 * k + 1) * Values::kUnitBytes, weight, 2 * k + 1,
-                                             sums);
+      for (int k = 0; k < kPairs; k++) {
+        VF weight[kQueries];
+        WINDROW_UNROLL
+        for (int i = 0; i < kQueries; i++) weight[i] = hn::Set(df, weights[i][group[k]]);
+        MixUnit<Values, kQueries, kUnits, 0>(codes + 2 * k * Values::kUnitBytes, weight, 2 * k, sums);
+        if constexpr (kUnits > 1) {
+          MixUnit<Values, kQueries, kUnits, 0>(codes + (2 * k + 1) * Values::kUnitBytes, weight, 2 * k + 1,
+                                               sums);
+        }
       }
+      WINDROW_UNROLL
+      for (int i = 0; i < kQueries; i++) weights[i] += pass.groups;
     }
-    WINDROW_UNROLL
-    for (int i = 0; i < kQueries; i++) weights[i] += pass.groups;
   }
   WINDROW_UNROLL
   for (int i = 0; i < kQueries; i++) {
@@ -86,7 +83,7 @@ HWY_INLINE int MixQueries(const ValuePass& pass, int query) {
   constexpr int kUnits = HWY_MAX(1, kSums / (kQueries * kVectors));
   static_assert(kUnits == 1 || kUnits % 2 == 0);
   const int units = pass.dims / kTile, chunks = units / kUnits + units % kUnits;
-  const int lines = pass.prefetch->code_lines + pass.prefetch->param_lines;
+  const int lines = pass.prefetch->lines();
   for (; query + kQueries <= pass.queries; query += kQueries) {
     const int fetch_per_chunk = query == 0 ? (lines + chunks - 1) / chunks : 0;
     int first = 0, chunk = 0;

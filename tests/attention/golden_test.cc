@@ -4,6 +4,7 @@
 // f32 files are judged against MLX's own output, bf16 files against the f64 reference stored with
 // them (MLX's CPU kernel sums in bf16). Masks "additive" are arbitrary numbers, no window: 16 steps in
 // 8 files are left to explicit visibility (C12). Left-padded rows ("batch") are shorter rows here.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -88,16 +89,16 @@ struct StepCase {
     if (step.contains("bits")) {
       const int bits = step["bits"], group = step["group_size"];
       codec = Codec::affine(bits, group, g.type);
-      triple = "g" + std::to_string(group) + "b" + std::to_string(bits);
+      triple = fmt::format("g{}b{}", group, bits);
     }
-    if (mask == "window" || mask == "batch") window = g.info["window"];
+    if (mask == "window") window = g.info["window"];
   }
 
   // Positions of a row that padding hides: what a left-padded row's first query sees begins there, unless
   // its window does. Checks that the mask is the window from there on, exactly.
   int padding(int row) const {
     if (mask != "batch" && mask != "window") return 0;
-    const TensorView& t = golden.tensor("mask." + mask + ".N" + std::to_string(fresh));
+    const TensorView& t = golden.tensor(fmt::format("mask.{}.N{}", mask, fresh));
     const std::size_t batch_row = mask == "batch" ? static_cast<std::size_t>(row) : 0;
     const auto visible = [&](int query, int position) {
       const std::size_t at = (batch_row * static_cast<std::size_t>(fresh) + static_cast<std::size_t>(query)) *
@@ -204,7 +205,7 @@ TEST(AttentionGolden, EveryWindowedStepOfMlxIsReproduced) {
       done[test.mask]++;
       if (test.mask == "additive") continue;
       const ReadFixture fixture = test.fixture();
-      const std::vector<float> q = test.by_token(golden.floats("q" + std::to_string(test.fresh)));
+      const std::vector<float> q = test.by_token(golden.floats(fmt::format("q{}", test.fresh)));
       std::string answer = test.name;
       if (golden.type == DType::kBF16) answer.replace(0, 3, "ref");
       const std::vector<float> expected = test.by_token(golden.floats(answer));
