@@ -20,8 +20,12 @@
 
 #include "model/product_layout.h"
 
-// Register arrays must be indexed by constants; each compiler has its own word for it.
-#ifdef __clang__
+// Register arrays must be indexed by constants; each compiler has its own word for it. Not where there
+// are no vector registers, nor under sanitizers, which take minutes to compile the unrolled checks.
+#undef WINDROW_UNROLL
+#if HWY_TARGET == HWY_SCALAR || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WINDROW_UNROLL
+#elif defined(__clang__)
 #define WINDROW_UNROLL _Pragma("unroll")
 #else
 #define WINDROW_UNROLL _Pragma("GCC unroll 32")

@@ -21,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
 
 constexpr std::size_t kSumStride = std::max(kFewRowsTiles, kManyRowsTiles) * kTileRows;
-// Rows of a pass over the weights: their sums (48 KB) stay in L2, their x does for K up to 1024. Row
-// blocks of 6 and of 8 divide it.
+// Rows of a pass over the weights: their sums (24 KB, 48 KB with AVX-512) are on the stack and stay in
+// L2, their x does for K up to 1024. Row blocks of 6 and of 8 divide it.
 constexpr std::size_t kPassRows = 96;
 
 // table[rows - 1][tiles - 1]
