@@ -20,6 +20,12 @@ int fail(const Failure& failure, const std::string& command) {
   return failure.code;
 }
 
+// Of the chosen subcommand, or of the program.
+std::string help_text(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app.help() : chosen[0]->help("windrow " + chosen[0]->get_name());
+}
+
 int run_program(int argc, char** argv) {
   CLI::App app(kDescription, "windrow");
   app.set_version_flag("--version", "windrow " WINDROW_VERSION);

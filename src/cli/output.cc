@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "cli/failure.h"
 
 namespace windrow::cli {
 namespace {
@@ -39,11 +42,6 @@ std::string one_line(std::string_view text) {
   }
   while (!line.empty() && line.back() == ' ') line.pop_back();
   return line;
-}
-
-std::string help_text(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app.help() : chosen[0]->help("windrow " + chosen[0]->get_name());
 }
 
 bool lively_stderr() {

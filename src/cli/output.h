@@ -2,22 +2,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "cli/command.h"
-
 namespace windrow::cli {
 
-// Throw a Failure when the system refuses (a closed pipe, a full disk).
+// Throw a Failure (cli/failure.h) when the system refuses (a closed pipe, a full disk).
 void write_stdout(std::string_view text);
 void flush_stdout();
 
 // Control characters (of a file's content, of an argument) made visible: an error stays one line.
 std::string one_line(std::string_view text);
-
-// The help of the chosen subcommand, or of the program.
-std::string help_text(const CLI::App& app);
 
 // Is stderr a terminal that wants colours and moving bars (NO_COLOR unset)?
 bool lively_stderr();

@@ -28,7 +28,7 @@ Json run_json(std::vector<std::string> args) {
 }
 
 TEST(CliGenerate, WritesTheGoldenGreedyTextOfEachPrompt) {
-  const Json golden = Json::parse(read_all(kStoryteller + "/golden.json"));
+  const Json golden = Json::parse(read_whole_file(kStoryteller + "/golden.json"));
   for (std::size_t p = 0; p < 4; p++) {
     const std::string prompt = golden["prompts"][p];
     const Ended end = run_program({"generate", "--model", kStoryteller, "--prompt", prompt, "--max-tokens",
@@ -129,21 +129,21 @@ TEST(CliGenerate, TheSummaryStandsOnStderrWithTheRing) {
 }
 
 TEST(CliGenerate, PromptFilesAreReadAsTheyAre) {
-  const TempDir dir;
-  write_all(dir / "prompt.txt", "Alice said to the Wizard:");
+  const TempFolder dir;
+  dir.write("prompt.txt", "Alice said to the Wizard:");
   const std::vector<std::string> base = {"generate", "--model", kStoryteller, "--max-tokens", "8", "--quiet"};
   std::vector<std::string> file = base, text = base;
-  file.insert(file.end(), {"--prompt-file", dir / "prompt.txt"});
+  file.insert(file.end(), {"--prompt-file", dir.path("prompt.txt")});
   text.insert(text.end(), {"--prompt", "Alice said to the Wizard:"});
   EXPECT_EQ(run_program(file).out, run_program(text).out);
 }
 
 TEST(CliGenerate, CtrlCEndsWithTheTextSoFarAndTheSummary) {
-  const TempDir dir;
+  const TempFolder dir;
   const pid_t pid =
       start_program(dir, {"generate", "--model", kStoryteller, "--prompt", "Once", "--max-tokens", "4000",
                           "--temperature", "1", "--ignore-eos", "--threads", "1"});
-  for (int i = 0; i < 3000 && std::filesystem::file_size(dir / "stdout") < 50; i++) {
+  for (int i = 0; i < 3000 && std::filesystem::file_size(dir.path("stdout")) < 50; i++) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   kill(pid, SIGINT);
@@ -155,17 +155,17 @@ TEST(CliGenerate, CtrlCEndsWithTheTextSoFarAndTheSummary) {
 }
 
 TEST(CliLogits, TheFileEqualsTransformersAndHasTheSameBitsForEveryChunk) {
-  const TempDir dir;
+  const TempFolder dir;
   const Golden golden(kTiny);
   const std::string ids = joined(golden.ids("prompt"));
   std::string first;
   for (const char* chunk : {"1", "3", "7", "64", "512"}) {
-    const std::string out = dir / "logits.safetensors";
+    const std::string out = dir.path("logits.safetensors");
     const Ended end = run_program(
         {"logits", "--model", kTiny, "--ids", ids, "--kv", "f32", "--prefill-chunk", chunk, "--out", out});
     EXPECT_EQ(end.code, 0) << end.err;
     EXPECT_EQ(end.out + end.err, "");
-    const std::string bytes = read_all(out);
+    const std::string bytes = read_whole_file(out);
     if (first.empty()) first = bytes;
     EXPECT_EQ(bytes, first) << chunk;
     const SafetensorsFile file = must(SafetensorsFile::open(out));
@@ -180,7 +180,7 @@ TEST(CliLogits, TheFileEqualsTransformersAndHasTheSameBitsForEveryChunk) {
 }
 
 TEST(CliLogits, QuantizedStateGivesTheSameFileForAnyChunkAndThreads) {
-  const TempDir dir;
+  const TempFolder dir;
   for (const char* codec : {"q8", "q4"}) {
     std::string first;
     for (const auto& [chunk, threads] :
@@ -188,9 +188,9 @@ TEST(CliLogits, QuantizedStateGivesTheSameFileForAnyChunkAndThreads) {
       const Ended end =
           run_program({"logits", "--model", kStoryteller, "--prompt",
                        "The pirate looked at the map and the boy looked at the pirate.", "--kv", codec,
-                       "--prefill-chunk", chunk, "--threads", threads, "--out", dir / "l"});
+                       "--prefill-chunk", chunk, "--threads", threads, "--out", dir.path("l")});
       EXPECT_EQ(end.code, 0) << end.err;
-      const std::string bytes = read_all(dir / "l");
+      const std::string bytes = read_whole_file(dir.path("l"));
       if (first.empty()) first = bytes;
       EXPECT_TRUE(bytes == first) << codec << " " << chunk << " " << threads;
     }

@@ -1,6 +1,9 @@
 // Every wrong command line has its exit code and its one line.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "cli/program.h"
 
 namespace windrow {
@@ -132,14 +135,12 @@ TEST(CliErrors, TheCommandLineItself) {
 }
 
 TEST(CliErrors, FilesThatAreNotThereOrNotModelsAreFailures) {
-  const TempDir dir;
-  std::filesystem::create_directories(dir / "llama");
-  write_all(dir / "llama/config.json", read_all(kTiny + "/config.json"));
-  std::string config = read_all(kTiny + "/config.json");
+  const TempFolder dir;
+  dir.write("llama/config.json", read_whole_file(kTiny + "/config.json"));
+  std::string config = read_whole_file(kTiny + "/config.json");
   const std::size_t at = config.find("gemma3_text");
-  write_all(dir / "llama/config.json", config.replace(at, 11, "llama"));
-  std::filesystem::create_directories(dir / "bare");
-  write_all(dir / "bare/config.json", read_all(kTiny + "/config.json"));
+  dir.write("llama/config.json", config.replace(at, 11, "llama"));
+  dir.write("bare/config.json", read_whole_file(kTiny + "/config.json"));
   expect_errors({
       {{"generate", "--model", "/nowhere", "--ids", "1"},
        1,
@@ -150,14 +151,14 @@ TEST(CliErrors, FilesThatAreNotThereOrNotModelsAreFailures) {
       {{"generate", "--model", kTiny, "--prompt", "a"},
        1,
        kTiny + "/tokenizer.json: cannot open: No such file or directory"},
-      {{"plan", "--model", dir / "llama", "--context", "8"},
+      {{"plan", "--model", dir.path("llama"), "--context", "8"},
        1,
-       dir / "llama" + "/config.json: model_type \"llama\" is not supported (supported: gemma3_text)"},
+       dir.path("llama") + "/config.json: model_type \"llama\" is not supported (supported: gemma3_text)"},
       {{"logits", "--model", kTiny, "--ids", "1", "--out", "/nowhere/x"},
        1,
        "/nowhere/x: cannot create a temporary file beside it: No such file or directory"},
   });
-  EXPECT_EQ(run_program({"generate", "--model", dir / "bare", "--ids", "1"}).code, 1);
+  EXPECT_EQ(run_program({"generate", "--model", dir.path("bare"), "--ids", "1"}).code, 1);
 }
 
 TEST(CliErrors, PromptsLongerThanTheModelAreRefused) {
@@ -168,7 +169,7 @@ TEST(CliErrors, PromptsLongerThanTheModelAreRefused) {
 }
 
 TEST(CliErrors, AFullDiskAndAnInvalidTextOnStdinAreFailures) {
-  const TempDir dir;
+  const TempFolder dir;
   const Ended full = wait_program(
       dir,
       start_program(dir, {"generate", "--model", kTiny, "--ids", "1", "--max-tokens", "3"}, "", "/dev/full"));
@@ -179,29 +180,35 @@ TEST(CliErrors, AFullDiskAndAnInvalidTextOnStdinAreFailures) {
   EXPECT_EQ(text.err.rfind("windrow: stdin: ", 0), 0u) << text.err;
 }
 
-// Every hostile checkpoint of the readers' fixtures ends in one line and exit code 1, never a signal.
-TEST(CliErrors, HostileFoldersAreFailuresOfOneLine) {
-  int count = 0;
-  for (const char* kind : {"config", "index", "safetensors"}) {
-    for (const auto& entry :
-         std::filesystem::directory_iterator(std::string(WINDROW_TEST_DATA "/hostile/") + kind)) {
-      if (!entry.is_directory()) continue;
-      SCOPED_TRACE(entry.path().string());
-      const TempDir dir;
-      std::filesystem::copy(entry.path(), dir / "model", std::filesystem::copy_options::recursive);
-      if (std::string(kind) != "config") {  // a sound config before hostile tensors
-        std::filesystem::copy(kTiny + "/config.json", dir / "model/config.json",
-                              std::filesystem::copy_options::skip_existing);
-      }
-      const Ended end =
-          run_program({"generate", "--model", dir / "model", "--ids", "1", "--max-tokens", "1"});
-      EXPECT_EQ(end.code, 1);
-      EXPECT_EQ(end.out, "");
-      EXPECT_EQ(std::count(end.err.begin(), end.err.end(), '\n'), 1) << end.err;
-      count++;
-    }
+// The readers' malformed files, met by the whole program: the reader's message on one line, exit code 1.
+void expect_refused(const std::string& name, const std::string& model, const std::string& message) {
+  const Ended end = run_program({"generate", "--model", model, "--ids", "1", "--max-tokens", "1"});
+  EXPECT_EQ(end.code, 1) << name;
+  EXPECT_EQ(end.out, "") << name;
+  EXPECT_EQ(std::count(end.err.begin(), end.err.end(), '\n'), 1) << name << ": " << end.err;
+  EXPECT_NE(end.err.find(message), std::string::npos) << name << ": " << end.err << "expected " << message;
+}
+
+std::string after_colon(const std::string& message) { return message.substr(message.find(": ")); }
+
+TEST(CliErrors, HostileConfigsAreRefusedWithTheReadersMessage) {
+  const std::string root = WINDROW_TEST_DATA "/hostile/config/";
+  const auto manifest = nlohmann::json::parse(read_whole_file(root + "manifest.json"));
+  EXPECT_GE(manifest.size(), 40u);
+  for (const auto& [name, message] : manifest.items())
+    expect_refused(name, root + name, message.get<std::string>());
+}
+
+TEST(CliErrors, HostileWeightsAreRefusedWithTheReadersMessage) {
+  const std::string root = WINDROW_TEST_DATA "/hostile/safetensors/";
+  const auto manifest = nlohmann::json::parse(read_whole_file(root + "manifest.json"));
+  EXPECT_GE(manifest.size(), 20u);
+  for (const auto& [name, message] : manifest.items()) {
+    const TempFolder dir;
+    dir.write("config.json", read_whole_file(kTiny + "/config.json"));
+    dir.write("model.safetensors", read_whole_file(root + name));
+    expect_refused(name, dir.path(), after_colon(message.get<std::string>()));
   }
-  EXPECT_GE(count, 40);
 }
 
 }  // namespace

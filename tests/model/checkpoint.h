@@ -1,15 +1,12 @@
 // Rewrites a sound checkpoint into others: other dtypes, names, shards, missing and extra tensors.
 #pragma once
 
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/float16.h"
 #include "model/model_fixture.h"
+#include "support/temp_folder.h"
 
 namespace windrow::testing {
 
@@ -22,21 +19,18 @@ struct OwnedTensor {
 
 // A folder of its own with the tiny Gemma 3's config and its tensors, to be changed and saved.
 class Checkpoint {
+  TempFolder temp_;
+
  public:
+  const std::string folder = temp_.path();
+
   Checkpoint() {
-    std::string name = (std::filesystem::temp_directory_path() / "windrow-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder = name;
-    std::ifstream in(kTiny + "/config.json");
-    config.assign(std::istreambuf_iterator<char>(in), {});
+    config = read_whole_file(kTiny + "/config.json");
     const SafetensorsFile file = must(SafetensorsFile::open(kTiny + "/model.safetensors"));
     for (const TensorView& t : file.tensors()) {
       tensors.push_back({t.name, t.dtype, t.shape, {t.bytes.begin(), t.bytes.end()}});
     }
   }
-  ~Checkpoint() { std::filesystem::remove_all(folder); }
-  Checkpoint(const Checkpoint&) = delete;
-  Checkpoint& operator=(const Checkpoint&) = delete;
 
   OwnedTensor& tensor(const std::string& name) {
     for (OwnedTensor& t : tensors) {
@@ -80,7 +74,7 @@ class Checkpoint {
 
   // One file, or `shards` with an index.
   void save(std::size_t shards = 1) const {
-    std::ofstream(folder + "/config.json") << config;
+    temp_.write("config.json", config);
     std::vector<std::vector<const OwnedTensor*>> parts(shards);
     std::string map;
     for (std::size_t i = 0; i < tensors.size(); i++) {
@@ -93,7 +87,7 @@ class Checkpoint {
     }
     for (std::size_t s = 0; s < shards; s++)
       must(write_safetensors(folder + "/" + shard_name(s), views(parts[s])));
-    std::ofstream(folder + "/model.safetensors.index.json") << "{\"weight_map\":{" << map << "}}";
+    temp_.write("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   }
 
   std::string load_error() const {
@@ -102,7 +96,6 @@ class Checkpoint {
     return message.rfind(folder, 0) == 0 ? message.substr(folder.size()) : message;
   }
 
-  std::string folder;
   std::string config;
   std::vector<OwnedTensor> tensors;
 

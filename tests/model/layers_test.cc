@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "model/rope.h"
-#include "model/simd_targets.h"
+#include "support/simd_targets.h"
 
 namespace windrow {
 namespace {
+
+using windrow::testing::on_every_target;
 
 constexpr std::size_t kSizes[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 67, 96, 128, 255, 256, 1152};
 
