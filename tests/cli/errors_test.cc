@@ -145,12 +145,6 @@ TEST(CliErrors, FilesThatAreNotThereOrNotModelsAreFailures) {
       {{"generate", "--model", "/nowhere", "--ids", "1"},
        1,
        "/nowhere/config.json: cannot open: No such file or directory"},
-      {{"tokenize", "--model", kTiny, "--text", "a"},
-       1,
-       kTiny + "/tokenizer.json: cannot open: No such file or directory"},
-      {{"generate", "--model", kTiny, "--prompt", "a"},
-       1,
-       kTiny + "/tokenizer.json: cannot open: No such file or directory"},
       {{"plan", "--model", dir.path("llama"), "--context", "8"},
        1,
        dir.path("llama") + "/config.json: model_type \"llama\" is not supported (supported: gemma3_text)"},
@@ -159,6 +153,14 @@ TEST(CliErrors, FilesThatAreNotThereOrNotModelsAreFailures) {
        "/nowhere/x: cannot create a temporary file beside it: No such file or directory"},
   });
   EXPECT_EQ(run_program({"generate", "--model", dir.path("bare"), "--ids", "1"}).code, 1);
+  for (const std::vector<std::string>& text : {std::vector<std::string>{"tokenize", "--text", "a"},
+                                               {"generate", "--prompt", "a"},
+                                               {"detokenize", "--ids", "1"}}) {
+    const Ended end = run_program(with(text, {"--model", kTiny}));  // has no tokenizer
+    EXPECT_EQ(end.code, 1);
+    EXPECT_EQ(end.err.rfind("windrow: " + kTiny + "/tokenizer.json: ", 0), 0u) << end.err;
+    EXPECT_NE(end.err.find("No such file or directory\n"), std::string::npos) << end.err;
+  }
 }
 
 TEST(CliErrors, PromptsLongerThanTheModelAreRefused) {
