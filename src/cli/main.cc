@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -45,7 +46,10 @@ int run_program(int argc, char** argv) {
     app.parse(argc, argv);
     return run();
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() != 0) return fail({kUsage, e.what()}, command());
+    if (e.get_exit_code() != 0) {
+      const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
+      return fail({kUsage, unknown ? quote(argv[1]) + " is no subcommand" : e.what()}, command());
+    }
     try {
       write_stdout(e.get_name() == "CallForVersion" ? std::string(e.what()) + "\n" : help_text(app));
       flush_stdout();

@@ -49,7 +49,7 @@ constexpr const char* kGreen = "32";
 
 std::string bytes_picture(const StateBytes& bytes, const std::string& name, const Paint& paint) {
   const double most = static_cast<double>(std::max({bytes.planned, bytes.bf16, bytes.unbounded}));
-  const int width = static_cast<int>(std::max<std::size_t>(name.size(), 14));
+  const int width = static_cast<int>(std::max<std::size_t>(name.size(), 15));
   const auto line = [&](const std::string& label, std::size_t size, const char* color,
                         const std::string& note) {
     return fmt::format("    {:<{}} {} {:>10}  {}\n", label, width,

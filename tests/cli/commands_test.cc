@@ -1,4 +1,6 @@
 // What each subcommand prints when all is well.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,9 +17,7 @@ using namespace windrow::testing;  // NOLINT
 using Json = nlohmann::json;
 
 std::string joined(const std::vector<std::int32_t>& ids) {
-  std::string text;
-  for (const std::int32_t id : ids) text += (text.empty() ? "" : ",") + std::to_string(id);
-  return text;
+  return fmt::format("{}", fmt::join(ids, ","));
 }
 
 Json run_json(std::vector<std::string> args) {

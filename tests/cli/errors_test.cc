@@ -119,7 +119,7 @@ TEST(CliErrors, CodecsAreCheckedAgainstTheModel) {
 TEST(CliErrors, TheCommandLineItself) {
   expect_errors({
       {{}, 2, "A subcommand is required"},
-      {{"sing"}, 2, "The following argument was not expected: sing"},
+      {{"sing"}, 2, "\"sing\" is no subcommand"},
       {{"generate", "--ids", "1"}, 2, "--model is required"},
       {{"plan", "--model", kTiny}, 2, "--context is required"},
       {{"plan", "--model", kTiny, "--context", "513"},

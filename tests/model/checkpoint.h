@@ -1,6 +1,8 @@
 // Rewrites a sound checkpoint into others: other dtypes, names, shards, missing and extra tensors.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
@@ -100,7 +102,7 @@ class Checkpoint {
   std::vector<OwnedTensor> tensors;
 
  private:
-  static std::string shard_name(std::size_t s) { return "part-" + std::to_string(s) + ".safetensors"; }
+  static std::string shard_name(std::size_t s) { return fmt::format("part-{}.safetensors", s); }
 };
 
 }  // namespace windrow::testing
