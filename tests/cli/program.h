@@ -51,6 +51,13 @@ inline Ended wait_program(const TempFolder& dir, pid_t pid) {
           read_whole_file(dir.path("stdout")), read_whole_file(dir.path("stderr"))};
 }
 
+// Threads are named where a test is about them: tests run side by side, and barriers between threads that
+// share processors take a scheduler's tick each.
+inline std::vector<std::string> on_one_thread(std::vector<std::string> args) {
+  args.insert(args.end(), {"--threads", "1"});
+  return args;
+}
+
 inline Ended run_program(std::vector<std::string> args, const std::string& input = "") {
   const TempFolder dir;
   return wait_program(dir, start_program(dir, std::move(args), input));

@@ -140,6 +140,7 @@ TEST(Forward, QuantizedStateGivesTheSameBitsForAnyChunkSizeAndThreadCount) {
     for (int threads : {1, 2, 3}) {
       Session s(kStoryteller, KvChoice(codec), room(160), threads);
       for (std::size_t chunk : {std::size_t{1}, std::size_t{7}, std::size_t{64}, kWhole}) {
+        if (chunk == 1 && threads > 1) continue;  // some ten thousand barriers: minutes on a busy machine
         std::vector<float> got = s.logits(ids, chunk);
         if (first.empty()) first = got;
         EXPECT_TRUE(same_bits(got, first))
