@@ -16,9 +16,7 @@ namespace {
 using namespace windrow::testing;  // NOLINT
 using Json = nlohmann::json;
 
-std::string joined(const std::vector<std::int32_t>& ids) {
-  return fmt::format("{}", fmt::join(ids, ","));
-}
+std::string joined(const std::vector<std::int32_t>& ids) { return fmt::format("{}", fmt::join(ids, ",")); }
 
 Json run_json(std::vector<std::string> args) {
   args.push_back("--json");
