@@ -10,7 +10,21 @@
 
 namespace windrow {
 
-enum class DType : std::uint8_t { kF32, kF16, kBF16, kF64, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kBool };
+enum class DType : std::uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kU64,
+  kI64,
+  kBool
+};
 
 // Bytes of one element.
 WINDROW_API std::size_t dtype_size(DType dtype) noexcept;

@@ -28,10 +28,10 @@ inline constexpr int kFullWindow = std::numeric_limits<int>::max();
 
 // What the store must be able to hold at once. All counts are tokens (positions) or rows.
 struct Limits {
-  int rows = 1;             // live rows
-  int tokens = 4096;        // length of one row, tentative tokens included
-  int step_tokens = 512;    // new tokens of one step, over all its rows
-  int rollback = 0;         // R: a row can be truncated by this much at any time after it grew
+  int rows = 1;                   // live rows
+  int tokens = 4096;              // length of one row, tentative tokens included
+  int step_tokens = 512;          // new tokens of one step, over all its rows
+  int rollback = 0;               // R: a row can be truncated by this much at any time after it grew
   std::int64_t total_tokens = 0;  // positions that full-window groups hold over all rows;
                                   // 0: rows * tokens, so begin never runs out of pages
 };
@@ -39,10 +39,10 @@ struct Limits {
 // Layers with equal windows, heads, head dims and codecs; they share one page table per row.
 struct AttentionGroup {
   std::vector<int> layers = {};  // model layer numbers, unique over the plan, at least one
-  int window = kFullWindow;  // W >= 1: a query at p sees max(0, p - W + 1) .. p
+  int window = kFullWindow;      // W >= 1: a query at p sees max(0, p - W + 1) .. p
   int kv_heads = 1;
-  int head_dim = 64;    // of keys (and queries)
-  int value_dim = 0;    // of values; 0: head_dim
+  int head_dim = 64;  // of keys (and queries)
+  int value_dim = 0;  // of values; 0: head_dim
   Codec keys = Codec::bf16();
   Codec values = Codec::bf16();
 };
@@ -77,7 +77,7 @@ class WINDROW_API StatePlan {
   const Limits& limits() const noexcept;
   int page_tokens() const noexcept;
   int group_count() const noexcept;
-  const AttentionGroup& group(int g) const noexcept;    // value_dim filled in
+  const AttentionGroup& group(int g) const noexcept;  // value_dim filled in
   const GroupBytes& group_bytes(int g) const noexcept;
   // Group of a layer, its place in that group, or -1 for a layer the plan does not know.
   int group_of_layer(int layer) const noexcept;

@@ -37,7 +37,7 @@
 
 namespace windrow {
 
-struct BlockLayout;   // internal: where records lie inside a page
+struct BlockLayout;  // internal: where records lie inside a page
 class StateStore;
 class Step;
 
@@ -48,7 +48,7 @@ struct FloatArray {
   DType dtype = DType::kF32;
 
   FloatArray() = default;
-  FloatArray(std::span<const float> values) : data(values.data()), count(values.size()) {}  // NOLINT
+  FloatArray(std::span<const float> values) : data(values.data()), count(values.size()) {}      // NOLINT
   FloatArray(const std::vector<float>& values) : FloatArray(std::span<const float>(values)) {}  // NOLINT
   FloatArray(std::span<const std::uint16_t> values, DType type)
       : data(values.data()), count(values.size()), dtype(type) {}
@@ -88,8 +88,9 @@ struct KvRead {
   int rows() const noexcept { return static_cast<int>(first_page.size()); }
   int tokens() const noexcept { return static_cast<int>(positions.size()); }
   const std::byte* block(int row, std::int32_t page_number, int head) const noexcept {
-    const std::int32_t page = pages[static_cast<std::size_t>(
-        page_offsets[static_cast<std::size_t>(row)] + page_number - first_page[static_cast<std::size_t>(row)])];
+    const std::int32_t page =
+        pages[static_cast<std::size_t>(page_offsets[static_cast<std::size_t>(row)] + page_number -
+                                       first_page[static_cast<std::size_t>(row)])];
     return base + static_cast<std::size_t>(page) * page_bytes + layer_offset +
            static_cast<std::size_t>(head) * block_bytes;
   }
@@ -165,7 +166,9 @@ class WINDROW_API Step {
   // in all layers at once and ends the step. kFailedPrecondition, with the step still open, if
   // a layer was not appended although something is kept.
   Status resolve(std::span<const int> keep);
-  Status resolve(std::initializer_list<int> keep) { return resolve(std::span<const int>(keep.begin(), keep.size())); }
+  Status resolve(std::initializer_list<int> keep) {
+    return resolve(std::span<const int>(keep.begin(), keep.size()));
+  }
   Status resolve();  // keeps everything
   // Ends the step and drops its tokens. Idempotent.
   void abort() noexcept;
@@ -186,10 +189,10 @@ struct StoreOptions {
 
 // What the store's pools hold now. Conservation: owned + free == pages, per group.
 struct PoolUse {
-  int pages = 0;       // of the pool
-  int owned = 0;       // by rows, steps and reads; a shared page counts once
+  int pages = 0;  // of the pool
+  int owned = 0;  // by rows, steps and reads; a shared page counts once
   int free = 0;
-  int peak = 0;        // most owned so far
+  int peak = 0;           // most owned so far
   std::size_t bytes = 0;  // mapped for the pool
 };
 

@@ -37,7 +37,8 @@ class WINDROW_API ThreadPool {
   template <typename Body>
   void parallel_for(std::size_t tasks, Body&& body) {
     using B = std::remove_reference_t<Body>;
-    run(tasks, [](void* context, std::size_t task, int thread) { (*static_cast<B*>(context))(task, thread); },
+    run(
+        tasks, [](void* context, std::size_t task, int thread) { (*static_cast<B*>(context))(task, thread); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

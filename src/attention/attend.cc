@@ -69,7 +69,7 @@ struct Scratch {
 
   float* q = nullptr;         // [queries][head_dim] folded
   float* q_sums = nullptr;    // [queries][key groups]
-  float* scores = nullptr;    // [queries][kScoreStride]
+  float* scores = nullptr;    // [queries + 1][kScoreStride]
   float* scales = nullptr;    // [kBlock][value groups]
   float* biases = nullptr;    // [kBlock][value groups]
   float* weights = nullptr;   // [queries][weight_row]
@@ -92,7 +92,7 @@ struct Scratch {
     };
     const std::size_t at[] = {part(kMaxQueries * key_dim),
                               part(kMaxQueries * key_groups),
-                              part(kMaxQueries * kScoreStride),
+                              part((kMaxQueries + 1) * kScoreStride),
                               part(kBlock * groups),
                               part(kBlock * groups),
                               part(kMaxQueries * weight_row),

@@ -69,7 +69,7 @@ struct KeyPass {
   int queries = 0;
   const float* q = nullptr;         // [queries][head_dim], folded
   const float* q_sums = nullptr;    // [queries][groups]
-  float* scores = nullptr;          // [queries][kScoreStride], from the block's first position
+  float* scores = nullptr;          // [queries + 1][kScoreStride], from the block's first position
   const Tiles* prefetch = nullptr;  // tile i goes with tile i; never null
 };
 

@@ -75,8 +75,11 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
     params[t] = pass.tiles->params[tile] + offset;
   }
   const int groups = pass.head_dim / pass.group, units = pass.group / Keys::kElements;
-  const std::size_t q_row = static_cast<std::size_t>(pass.head_dim);
-  const float* q = pass.q + static_cast<std::size_t>(query) * q_row;
+  // The last query of an odd number fills both places of a pair; the copy's scores go to a spare row.
+  const bool copied = query + kQueries > pass.queries;
+  const std::size_t q_row = copied ? 0 : static_cast<std::size_t>(pass.head_dim);
+  const int sums_row = copied ? 0 : groups;
+  const float* q = pass.q + static_cast<std::size_t>(query) * static_cast<std::size_t>(pass.head_dim);
   const float* q_sums = pass.q_sums + static_cast<std::size_t>(query) * static_cast<std::size_t>(groups);
   float* const scores =
       pass.scores + static_cast<std::size_t>(query) * kScoreStride + static_cast<std::size_t>(first) * kLanes;
@@ -115,7 +118,7 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
         WINDROW_UNROLL
         for (int i = 0; i < kQueries; i++) {
           float* const score = at + static_cast<std::size_t>(i) * kScoreStride;
-          const VF q_sum = hn::Set(df, q_sums[i * groups + g]);
+          const VF q_sum = hn::Set(df, q_sums[i * sums_row + g]);
           const VF before = g == 0 ? hn::Zero(df) : hn::LoadU(df, score);
           hn::StoreU(hn::MulAdd(p.bias, q_sum, hn::MulAdd(sums[i][v], p.scale, before)), df, score);
         }
@@ -128,22 +131,18 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
 }
 
 template <class Keys, int kQueries>
-HWY_INLINE int ScoreQueries(const KeyPass& pass, int query) {
+HWY_INLINE void ScoreQueries(const KeyPass& pass, int query) {
   constexpr int kVecs = HWY_MIN(kSums / kQueries, 8);
-  for (; query + kQueries <= pass.queries; query += kQueries) {
-    for (int first = pass.tile_begin * kVectors; first < pass.tile_end * kVectors; first += kVecs) {
-      ScoreVectors<Keys, kQueries, kVecs>(pass, query, first, query == 0);
-    }
+  for (int first = pass.tile_begin * kVectors; first < pass.tile_end * kVectors; first += kVecs) {
+    ScoreVectors<Keys, kQueries, kVecs>(pass, query, first, query == 0);
   }
-  return query;
 }
 
 template <class Keys>
 void Score(const KeyPass& pass) {
   int query = 0;
-  if constexpr (kSharing >= 4) query = ScoreQueries<Keys, 4>(pass, query);
-  if constexpr (kSharing >= 2) query = ScoreQueries<Keys, 2>(pass, query);
-  ScoreQueries<Keys, 1>(pass, query);
+  for (; query + kSharing <= pass.queries; query += kSharing) ScoreQueries<Keys, kSharing>(pass, query);
+  for (; query < pass.queries; query += kPair) ScoreQueries<Keys, kPair>(pass, query);
 }
 
 void Select(Kernels& kernels) {

@@ -38,9 +38,12 @@ static_assert(kLanes <= kTile, "a line of a K tile is at least one vector");
 // Independent sums of a register block: 4 cycles latency x 2 units, in 16 registers; twice that
 // with the 32 of AVX-512 (16 lanes), where the unpacking then hides better.
 inline constexpr int kSums = kLanes == 16 ? 16 : kLanes == 1 ? 4 : 8;
-// Queries that share unpacked codes in registers. Four with 4 lanes are more sums than SSE's
-// registers hold, and one lane gains nothing.
-inline constexpr int kSharing = kLanes >= 8 ? 4 : kLanes == 4 ? 2 : 1;
+// Queries that share unpacked codes in registers: blocks of kSharing while there are that many, then of
+// kPair. A single query is computed twice in a pair: with so few the time goes into unpacking, and a
+// kernel for one query measured no faster. Four with 4 lanes are more sums than SSE has registers
+// for, and one lane gains nothing.
+inline constexpr int kPair = kLanes == 1 ? 1 : 2;
+inline constexpr int kSharing = kLanes >= 8 ? 4 : kPair;
 
 // f16 bits in the low half of each lane (the high half 0), exact, infinities and NaN too: shifted
 // into place the number is 2^-112 of its value, denormals included.

@@ -38,9 +38,11 @@ HWY_NOINLINE void MixChunk(const ValuePass& pass, int query, int first, int chun
   VF sums[kQueries][kUnits * kVectors];
   WINDROW_UNROLL
   for (int i = 0; i < kQueries; i++) {
-    weights[i] = pass.weights + static_cast<std::size_t>(query + i) * pass.weight_rows +
+    // The last query of an odd number fills both places of a pair and is written twice, equally.
+    const int row = HWY_MIN(query + i, pass.queries - 1);
+    weights[i] = pass.weights + static_cast<std::size_t>(row) * pass.weight_rows +
                  static_cast<std::size_t>(pass.begin) * static_cast<std::size_t>(pass.groups);
-    out[i] = pass.out + static_cast<std::size_t>(query + i) * static_cast<std::size_t>(pass.dims) +
+    out[i] = pass.out + static_cast<std::size_t>(row) * static_cast<std::size_t>(pass.dims) +
              static_cast<std::size_t>(first) * kTile;
     WINDROW_UNROLL
     for (int v = 0; v < kUnits * kVectors; v++) sums[i][v] = hn::LoadU(df, out[i] + v * kLanes);
@@ -79,29 +81,26 @@ HWY_NOINLINE void MixChunk(const ValuePass& pass, int query, int first, int chun
 }
 
 template <class Values, int kQueries>
-HWY_INLINE int MixQueries(const ValuePass& pass, int query) {
+HWY_INLINE void MixQueries(const ValuePass& pass, int query) {
   constexpr int kUnits = HWY_MAX(1, kSums / (kQueries * kVectors));
   static_assert(kUnits == 1 || kUnits % 2 == 0);
   const int units = pass.dims / kTile, chunks = units / kUnits + units % kUnits;
-  const int lines = pass.prefetch->lines();
-  for (; query + kQueries <= pass.queries; query += kQueries) {
-    const int fetch_per_chunk = query == 0 ? (lines + chunks - 1) / chunks : 0;
-    int first = 0, chunk = 0;
-    for (; first + kUnits <= units; first += kUnits, chunk++) {
-      MixChunk<Values, kQueries, kUnits>(pass, query, first, chunk, fetch_per_chunk);
-    }
+  const int fetch_per_chunk = query == 0 ? (pass.prefetch->lines() + chunks - 1) / chunks : 0;
+  int first = 0, chunk = 0;
+  for (; first + kUnits <= units; first += kUnits, chunk++) {
+    MixChunk<Values, kQueries, kUnits>(pass, query, first, chunk, fetch_per_chunk);
+  }
+  if constexpr (kUnits > 1) {
     for (; first < units; first++, chunk++)
       MixChunk<Values, kQueries, 1>(pass, query, first, chunk, fetch_per_chunk);
   }
-  return query;
 }
 
 template <class Values>
 void Mix(const ValuePass& pass) {
   int query = 0;
-  if constexpr (kSharing >= 4) query = MixQueries<Values, 4>(pass, query);
-  if constexpr (kSharing >= 2) query = MixQueries<Values, 2>(pass, query);
-  MixQueries<Values, 1>(pass, query);
+  for (; query + kSharing <= pass.queries; query += kSharing) MixQueries<Values, kSharing>(pass, query);
+  for (; query < pass.queries; query += kPair) MixQueries<Values, kPair>(pass, query);
 }
 
 void Select(Kernels& kernels) {

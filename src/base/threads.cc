@@ -90,8 +90,9 @@ int ThreadPool::available() noexcept {
 
 Result<ThreadPool> ThreadPool::create(int threads) {
   if (threads < 1 || threads > kMaxThreads) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("thread pool: {} threads asked for, allowed are 1 to {}", threads, kMaxThreads));
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("thread pool: {} threads asked for, allowed are 1 to {}", threads, kMaxThreads));
   }
   try {
     auto impl = std::make_unique<Impl>();

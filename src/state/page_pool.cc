@@ -47,7 +47,8 @@ PoolUse PagePool::use() const noexcept {
   PoolUse use;
   use.pages = static_cast<int>(counts_.size());
   use.free = free_pages();
-  use.owned = static_cast<int>(std::count_if(counts_.begin(), counts_.end(), [](std::int32_t c) { return c > 0; }));
+  use.owned =
+      static_cast<int>(std::count_if(counts_.begin(), counts_.end(), [](std::int32_t c) { return c > 0; }));
   use.peak = peak_;
   use.bytes = arena_.size();
   return use;

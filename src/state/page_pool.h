@@ -29,7 +29,9 @@ class PagePool {
   bool shared(PageId page) const noexcept { return counts_[static_cast<std::size_t>(page)] > 1; }
 
   int free_pages() const noexcept { return static_cast<int>(free_.size()); }
-  std::byte* page(PageId page) const noexcept { return arena_.data() + static_cast<std::size_t>(page) * page_bytes_; }
+  std::byte* page(PageId page) const noexcept {
+    return arena_.data() + static_cast<std::size_t>(page) * page_bytes_;
+  }
   std::byte* base() const noexcept { return arena_.data(); }
   std::size_t page_bytes() const noexcept { return page_bytes_; }
   bool poison() const noexcept { return poison_; }

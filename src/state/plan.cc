@@ -28,8 +28,10 @@ Status check_range(const char* what, std::int64_t value, std::int64_t low, std::
 }
 
 Status check_limits(const Limits& l, int page_tokens) {
-  if (page_tokens != 16 && page_tokens != 32 && page_tokens != 64 && page_tokens != 128 && page_tokens != 256) {
-    return invalid(fmt::format("state plan: page_tokens is {}, allowed are 16, 32, 64, 128 and 256", page_tokens));
+  if (page_tokens != 16 && page_tokens != 32 && page_tokens != 64 && page_tokens != 128 &&
+      page_tokens != 256) {
+    return invalid(
+        fmt::format("state plan: page_tokens is {}, allowed are 16, 32, 64, 128 and 256", page_tokens));
   }
   if (Status s = check_range("rows", l.rows, 1, kMaxRows); !s.ok()) return s;
   if (Status s = check_range("tokens", l.tokens, 1, kMaxTokens); !s.ok()) return s;
@@ -74,18 +76,21 @@ std::int64_t pool_pages(const Limits& l, const AttentionGroup& g, int page_token
   return std::min(capped, rows * per_row + n + (t - n) / b) + copies;
 }
 
-Result<GroupBytes> size_group(const Limits& l, const AttentionGroup& g, const BlockLayout& layout, int index) {
+Result<GroupBytes> size_group(const Limits& l, const AttentionGroup& g, const BlockLayout& layout,
+                              int index) {
   const std::int64_t b = layout.page_tokens;
   const std::int64_t row_cap = (l.tokens + b - 1) / b;
   const std::int64_t retained = retained_positions(g, l);
   // R consecutive positions at any alignment touch ceil((R - 1) / b) + 1 pages.
-  const std::int64_t per_row = retained >= l.tokens ? row_cap : std::min(row_cap, (retained - 1 + b - 1) / b + 1);
+  const std::int64_t per_row =
+      retained >= l.tokens ? row_cap : std::min(row_cap, (retained - 1 + b - 1) / b + 1);
   const std::int64_t pages = pool_pages(l, g, layout.page_tokens, per_row, row_cap);
   const auto page = checked_product({g.layers.size(), static_cast<std::size_t>(g.kv_heads), layout.bytes});
   const auto total = page ? checked_mul(*page, static_cast<std::size_t>(pages)) : std::nullopt;
   if (!total || pages > std::numeric_limits<std::int32_t>::max() || *total > (std::size_t{1} << 62)) {
-    return invalid(fmt::format("state plan: group {}: {} pages of {} layers x {} heads x {} bytes are too many", index,
-                               pages, g.layers.size(), g.kv_heads, layout.bytes));
+    return invalid(
+        fmt::format("state plan: group {}: {} pages of {} layers x {} heads x {} bytes are too many", index,
+                    pages, g.layers.size(), g.kv_heads, layout.bytes));
   }
   GroupBytes size;
   size.page = *page;
@@ -162,8 +167,12 @@ StatePlan::StatePlan(std::shared_ptr<const Impl> impl) noexcept : impl_(std::mov
 const Limits& StatePlan::limits() const noexcept { return impl_->limits; }
 int StatePlan::page_tokens() const noexcept { return impl_->page_tokens; }
 int StatePlan::group_count() const noexcept { return static_cast<int>(impl_->groups.size()); }
-const AttentionGroup& StatePlan::group(int g) const noexcept { return impl_->groups[static_cast<std::size_t>(g)]; }
-const GroupBytes& StatePlan::group_bytes(int g) const noexcept { return impl_->sizes[static_cast<std::size_t>(g)]; }
+const AttentionGroup& StatePlan::group(int g) const noexcept {
+  return impl_->groups[static_cast<std::size_t>(g)];
+}
+const GroupBytes& StatePlan::group_bytes(int g) const noexcept {
+  return impl_->sizes[static_cast<std::size_t>(g)];
+}
 std::size_t StatePlan::bytes() const noexcept { return impl_->bytes; }
 const std::string& StatePlan::signature() const noexcept { return impl_->signature; }
 
@@ -181,7 +190,8 @@ std::size_t StatePlan::projected_bytes(int tokens) const noexcept {
   const std::int64_t length = std::clamp(tokens, 0, impl_->limits.tokens), b = impl_->page_tokens;
   std::size_t bytes = 0;
   for (std::size_t g = 0; g < impl_->groups.size(); g++) {
-    const std::int64_t first = std::max<std::int64_t>(0, length - retained_positions(impl_->groups[g], impl_->limits));
+    const std::int64_t first =
+        std::max<std::int64_t>(0, length - retained_positions(impl_->groups[g], impl_->limits));
     bytes += impl_->sizes[g].page * static_cast<std::size_t>((length + b - 1) / b - first / b);
   }
   return bytes;
@@ -205,18 +215,19 @@ std::string StatePlan::to_json() const {
   for (int i = 0; i < group_count(); i++) {
     const AttentionGroup& g = group(i);
     const GroupBytes& s = group_bytes(i);
-    groups.push_back(ordered_json{{"layers", g.layers},
-                                  {"window", g.window == kFullWindow ? ordered_json() : ordered_json(g.window)},
-                                  {"kv_heads", g.kv_heads},
-                                  {"head_dim", g.head_dim},
-                                  {"value_dim", g.value_dim},
-                                  {"codec_keys", g.keys.to_string()},
-                                  {"codec_values", g.values.to_string()},
-                                  {"page_bytes", s.page},
-                                  {"pages_per_row", s.pages_per_row},
-                                  {"pages", s.pages},
-                                  {"bytes_per_token", s.per_token},
-                                  {"bytes", s.total}});
+    groups.push_back(
+        ordered_json{{"layers", g.layers},
+                     {"window", g.window == kFullWindow ? ordered_json() : ordered_json(g.window)},
+                     {"kv_heads", g.kv_heads},
+                     {"head_dim", g.head_dim},
+                     {"value_dim", g.value_dim},
+                     {"codec_keys", g.keys.to_string()},
+                     {"codec_values", g.values.to_string()},
+                     {"page_bytes", s.page},
+                     {"pages_per_row", s.pages_per_row},
+                     {"pages", s.pages},
+                     {"bytes_per_token", s.per_token},
+                     {"bytes", s.total}});
   }
   return ordered_json{{"bytes", bytes()},
                       {"page_tokens", page_tokens()},

@@ -91,7 +91,8 @@ Result<Row> Row::fork() const try {
 }
 
 Status Row::truncate(int length) {
-  if (impl_->in_step) return Status(StatusCode::kFailedPrecondition, "truncate: the row stands in an open step");
+  if (impl_->in_step)
+    return Status(StatusCode::kFailedPrecondition, "truncate: the row stands in an open step");
   if (length < 0 || length > impl_->length) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("truncate: to {} positions, the row has {}", length, impl_->length));
@@ -99,8 +100,8 @@ Status Row::truncate(int length) {
   const int lowest = impl_->minimum_length();
   if (length < lowest) {
     return Status(StatusCode::kFailedPrecondition,
-                  fmt::format("truncate: to {} positions of {}, the lowest length still retained is {}", length,
-                              impl_->length, lowest));
+                  fmt::format("truncate: to {} positions of {}, the lowest length still retained is {}",
+                              length, impl_->length, lowest));
   }
   impl_->length = length;
   for (int g = 0; g < impl_->store->groups(); g++) impl_->trim_table(g);
@@ -110,7 +111,8 @@ Status Row::truncate(int length) {
 Result<LayerRecords> Row::extract(int layer) const try {
   const StateStore::Impl& store = *impl_->store;
   const int g = store.plan.group_of_layer(layer);
-  if (g < 0) return Status(StatusCode::kInvalidArgument, fmt::format("extract: layer {} is not in the plan", layer));
+  if (g < 0)
+    return Status(StatusCode::kInvalidArgument, fmt::format("extract: layer {} is not in the plan", layer));
   const AttentionGroup& group = store.group(g);
   const BlockLayout& layout = store.layout(g);
   const PageTable& table = impl_->tables[static_cast<std::size_t>(g)];
@@ -120,15 +122,18 @@ Result<LayerRecords> Row::extract(int layer) const try {
   out.end = impl_->length;
   // After a truncation less than W may be left; what is retained is then all there is.
   out.begin = std::max(table.retained, impl_->length - std::min(impl_->length, group.window));
-  const auto heads = static_cast<std::size_t>(group.kv_heads), n = static_cast<std::size_t>(out.end - out.begin);
+  const auto heads = static_cast<std::size_t>(group.kv_heads),
+             n = static_cast<std::size_t>(out.end - out.begin);
   const auto size = [&](int per_position) { return heads * n * static_cast<std::size_t>(per_position); };
   out.key_words.resize(size(layout.keys.words));
   out.key_params.resize(size(layout.keys.params));
   out.value_words.resize(size(layout.values.words));
   out.value_params.resize(size(layout.values.params));
-  const std::size_t layer_offset = static_cast<std::size_t>(store.plan.slot_of_layer(layer)) * store.layer_bytes(g);
+  const std::size_t layer_offset =
+      static_cast<std::size_t>(store.plan.slot_of_layer(layer)) * store.layer_bytes(g);
   const auto part = [](std::vector<std::uint32_t>& all, std::size_t i, int each) {
-    return std::span<std::uint32_t>(all).subspan(i * static_cast<std::size_t>(each), static_cast<std::size_t>(each));
+    return std::span<std::uint32_t>(all).subspan(i * static_cast<std::size_t>(each),
+                                                 static_cast<std::size_t>(each));
   };
   for (std::size_t h = 0; h < heads; h++) {
     for (std::size_t i = 0; i < n; i++) {

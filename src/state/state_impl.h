@@ -41,7 +41,9 @@ struct StateStore::Impl {
   int groups() const { return static_cast<int>(pools.size()); }
   const AttentionGroup& group(int g) const { return plan.group(g); }
   const BlockLayout& layout(int g) const { return details().layouts[static_cast<std::size_t>(g)]; }
-  std::size_t layer_bytes(int g) const { return layout(g).bytes * static_cast<std::size_t>(group(g).kv_heads); }
+  std::size_t layer_bytes(int g) const {
+    return layout(g).bytes * static_cast<std::size_t>(group(g).kv_heads);
+  }
   int page_tokens() const { return plan.page_tokens(); }
   // Overwrites positions [begin, end) of a page, all layers and heads, with NaN patterns.
   void poison_positions(int g, PageId page, int begin, int end) const;

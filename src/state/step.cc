@@ -26,7 +26,8 @@ const float* as_f32(const FloatArray& from, std::size_t at, std::size_t n, float
   return scratch;
 }
 
-Status check_array(const char* what, int layer, const FloatArray& array, std::size_t tokens, int heads, int dim) {
+Status check_array(const char* what, int layer, const FloatArray& array, std::size_t tokens, int heads,
+                   int dim) {
   if (!is_float(array.dtype)) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("append: layer {}: {} of type {}, expected F32, F16 or BF16", layer, what,
@@ -35,8 +36,8 @@ Status check_array(const char* what, int layer, const FloatArray& array, std::si
   const std::size_t expected = tokens * static_cast<std::size_t>(heads) * static_cast<std::size_t>(dim);
   if (array.count == expected) return Status();
   return Status(StatusCode::kInvalidArgument,
-                fmt::format("append: layer {}: {} numbers of {}, expected {} ({} tokens x {} heads x {})", layer,
-                            array.count, what, expected, tokens, heads, dim));
+                fmt::format("append: layer {}: {} numbers of {}, expected {} ({} tokens x {} heads x {})",
+                            layer, array.count, what, expected, tokens, heads, dim));
 }
 
 }  // namespace
@@ -62,19 +63,24 @@ Status Step::append(int layer, FloatArray keys, FloatArray values) {
   if (!open()) return closed("append");
   StateStore::Impl& store = *impl_->store;
   const int g = store.plan.group_of_layer(layer);
-  if (g < 0) return Status(StatusCode::kInvalidArgument, fmt::format("append: layer {} is not in the plan", layer));
+  if (g < 0)
+    return Status(StatusCode::kInvalidArgument, fmt::format("append: layer {} is not in the plan", layer));
   const AttentionGroup& group = store.group(g);
   const std::vector<std::int32_t>& positions = impl_->shape->positions;
-  if (Status s = check_array("keys", layer, keys, positions.size(), group.kv_heads, group.head_dim); !s.ok()) return s;
-  if (Status s = check_array("values", layer, values, positions.size(), group.kv_heads, group.value_dim); !s.ok()) {
+  if (Status s = check_array("keys", layer, keys, positions.size(), group.kv_heads, group.head_dim); !s.ok())
+    return s;
+  if (Status s = check_array("values", layer, values, positions.size(), group.kv_heads, group.value_dim);
+      !s.ok()) {
     return s;
   }
   const BlockLayout& layout = store.layout(g);
   const PagePool& pool = store.pools[static_cast<std::size_t>(g)];
   const GroupView& view = *impl_->views[static_cast<std::size_t>(g)];
-  const std::size_t layer_offset = static_cast<std::size_t>(store.plan.slot_of_layer(layer)) * store.layer_bytes(g);
+  const std::size_t layer_offset =
+      static_cast<std::size_t>(store.plan.slot_of_layer(layer)) * store.layer_bytes(g);
   const auto heads = static_cast<std::size_t>(group.kv_heads);
-  const auto key_dim = static_cast<std::size_t>(group.head_dim), value_dim = static_cast<std::size_t>(group.value_dim);
+  const auto key_dim = static_cast<std::size_t>(group.head_dim),
+             value_dim = static_cast<std::size_t>(group.value_dim);
   const std::int32_t b = store.page_tokens();
   float scratch[1024];  // the largest head_dim that Codec::check allows
   for (std::size_t r = 0; r < impl_->rows.size(); r++) {
@@ -96,9 +102,11 @@ Result<KvRead> Step::read(int layer) {
   if (!open()) return closed("read");
   const StateStore::Impl& store = *impl_->store;
   const int g = store.plan.group_of_layer(layer);
-  if (g < 0) return Status(StatusCode::kInvalidArgument, fmt::format("read: layer {} is not in the plan", layer));
+  if (g < 0)
+    return Status(StatusCode::kInvalidArgument, fmt::format("read: layer {} is not in the plan", layer));
   if (!impl_->appended[static_cast<std::size_t>(layer)] && tokens() > 0) {
-    return Status(StatusCode::kFailedPrecondition, fmt::format("read: layer {} was not appended in this step", layer));
+    return Status(StatusCode::kFailedPrecondition,
+                  fmt::format("read: layer {} was not appended in this step", layer));
   }
   const AttentionGroup& group = store.group(g);
   const std::shared_ptr<GroupView>& view = impl_->views[static_cast<std::size_t>(g)];
@@ -132,8 +140,8 @@ Status Step::resolve(std::span<const int> keep) {
   bool any = false;
   for (std::size_t r = 0; r < keep.size(); r++) {
     if (keep[r] < 0 || keep[r] > impl_->row_tokens(r)) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("resolve: row {} keeps {} of {} tokens", r, keep[r],
-                                                              impl_->row_tokens(r)));
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("resolve: row {} keeps {} of {} tokens", r, keep[r], impl_->row_tokens(r)));
     }
     any = any || keep[r] > 0;
   }
@@ -171,7 +179,8 @@ void Step::Impl::publish(std::size_t r, int keep) noexcept {
     PagePool& pool = store->pools[static_cast<std::size_t>(g)];
     const GroupView& view = *views[static_cast<std::size_t>(g)];
     const std::int64_t retained = retained_positions(store->group(g), store->plan.limits());
-    table.retained = std::max(table.retained, static_cast<std::int32_t>(std::max<std::int64_t>(0, row.length - retained)));
+    table.retained =
+        std::max(table.retained, static_cast<std::int32_t>(std::max<std::int64_t>(0, row.length - retained)));
     row.trim_table(g);  // first, so that the table never outgrows its capacity
     const std::int32_t end = (row.length - 1) / b + 1;
     for (std::int32_t number = std::max(table.retained / b, old_length / b); number < end; number++) {

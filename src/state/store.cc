@@ -37,7 +37,9 @@ StateStore::~StateStore() = default;
 
 const StatePlan& StateStore::plan() const noexcept { return impl_->plan; }
 int StateStore::live_rows() const noexcept { return impl_->live_rows; }
-PoolUse StateStore::pool_use(int group) const noexcept { return impl_->pools[static_cast<std::size_t>(group)].use(); }
+PoolUse StateStore::pool_use(int group) const noexcept {
+  return impl_->pools[static_cast<std::size_t>(group)].use();
+}
 
 std::size_t StateStore::bytes() const noexcept {
   std::size_t sum = 0;
@@ -53,7 +55,8 @@ void StateStore::Impl::poison_positions(int g, PageId page, int begin, int end) 
     for (const SideLayout* side : {&l.keys, &l.values}) {
       for (int p = begin; p < end; p++) {
         for (int w = 0; w < side->words; w++) side->codes(block)[side->index(side->words, p, w)] = ~0u;
-        for (int w = 0; w < side->params; w++) side->param_words(block)[side->index(side->params, p, w)] = ~0u;
+        for (int w = 0; w < side->params; w++)
+          side->param_words(block)[side->index(side->params, p, w)] = ~0u;
       }
     }
   }
@@ -62,12 +65,14 @@ void StateStore::Impl::poison_positions(int g, PageId page, int begin, int end) 
 Result<Row> StateStore::new_row() try {
   const int limit = impl_->plan.limits().rows;
   if (impl_->live_rows >= limit) {
-    return Status(StatusCode::kResourceExhausted, fmt::format("state store: all {} rows of the plan are live", limit));
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("state store: all {} rows of the plan are live", limit));
   }
   auto row = std::make_shared<Row::Impl>(impl_);
   row->tables.resize(impl_->pools.size());
   for (std::size_t g = 0; g < row->tables.size(); g++) {
-    row->tables[g].pages.reserve(static_cast<std::size_t>(impl_->plan.group_bytes(static_cast<int>(g)).pages_per_row));
+    row->tables[g].pages.reserve(
+        static_cast<std::size_t>(impl_->plan.group_bytes(static_cast<int>(g)).pages_per_row));
   }
   return Row(std::move(row));
 } catch (const std::bad_alloc&) {
@@ -89,11 +94,12 @@ Status check_begin(const StateStore::Impl& store, std::span<Row* const> rows,
     const Row::Impl& row = *impls[r];
     if (row.store.get() != &store) return refuse(StatusCode::kInvalidArgument, r, "belongs to another store");
     if (row.in_step) return refuse(StatusCode::kFailedPrecondition, r, "stands in another open step");
-    if (lengths[r] < 0) return refuse(StatusCode::kInvalidArgument, r, fmt::format("has length {}", lengths[r]));
+    if (lengths[r] < 0)
+      return refuse(StatusCode::kInvalidArgument, r, fmt::format("has length {}", lengths[r]));
     if (lengths[r] > limits.tokens - row.length) {
       return refuse(StatusCode::kResourceExhausted, r,
-                    fmt::format("has {} positions and asks for {} more, the plan allows {}", row.length, lengths[r],
-                                limits.tokens));
+                    fmt::format("has {} positions and asks for {} more, the plan allows {}", row.length,
+                                lengths[r], limits.tokens));
     }
     total += lengths[r];
   }
@@ -173,10 +179,11 @@ Result<Step> StateStore::begin(std::span<Row* const> rows, std::span<const int> 
     for (std::size_t r = 0; r < rows.size(); r++) {
       if (!list_pages(*impl_, *step->rows[r], lengths[r], *view)) {
         const PagePool& pool = impl_->pools[static_cast<std::size_t>(g)];
-        return Status(StatusCode::kResourceExhausted,
-                      fmt::format("begin: row {} of the step ({} tokens at position {}): no free page among the {} of "
-                                  "group {}",
-                                  r, lengths[r], step->rows[r]->length, pool.use().pages, g));
+        return Status(
+            StatusCode::kResourceExhausted,
+            fmt::format("begin: row {} of the step ({} tokens at position {}): no free page among the {} of "
+                        "group {}",
+                        r, lengths[r], step->rows[r]->length, pool.use().pages, g));
       }
     }
     step->views.push_back(std::move(view));

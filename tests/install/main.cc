@@ -10,8 +10,12 @@ using namespace windrow;
 int main() {
   // Two sliding layers and a full one. bytes() is exact before anything is allocated.
   Result<StatePlan> plan = StatePlan::Builder({.rows = 2, .tokens = 1024, .step_tokens = 64})
-                               .attention({.layers = {0, 1}, .window = 128, .kv_heads = 2, .head_dim = 64,
-                                           .keys = Codec::affine(4), .values = Codec::affine(4)})
+                               .attention({.layers = {0, 1},
+                                           .window = 128,
+                                           .kv_heads = 2,
+                                           .head_dim = 64,
+                                           .keys = Codec::affine(4),
+                                           .values = Codec::affine(4)})
                                .attention({.layers = {2}, .kv_heads = 2, .head_dim = 64})
                                .build();
   if (!plan.ok()) return std::fprintf(stderr, "%s\n", plan.status().message().c_str()), 1;
@@ -38,7 +42,7 @@ int main() {
   const int keep[] = {3, 1};  // accept 3 of the 5 drafted tokens of a, and b's one
   if (!step->resolve(keep).ok()) return 1;
 
-  std::printf("a has %d positions, b has %d, the store maps %zu bytes, out[0] = %.3f\n", a->length(), b->length(),
-              store->bytes(), static_cast<double>(out[0]));
+  std::printf("a has %d positions, b has %d, the store maps %zu bytes, out[0] = %.3f\n", a->length(),
+              b->length(), store->bytes(), static_cast<double>(out[0]));
   return a->length() == 3 && b->length() == 1 && store->bytes() == plan->bytes() ? 0 : 1;
 }

@@ -11,7 +11,11 @@ namespace windrow {
 namespace {
 
 AttentionGroup sliding(int window = 64) {
-  return {.layers = {0, 1, 2}, .window = window, .kv_heads = 2, .head_dim = 64, .keys = Codec::affine(4),
+  return {.layers = {0, 1, 2},
+          .window = window,
+          .kv_heads = 2,
+          .head_dim = 64,
+          .keys = Codec::affine(4),
           .values = Codec::affine(8)};
 }
 AttentionGroup full() { return {.layers = {3}, .kv_heads = 2, .head_dim = 64}; }
@@ -40,8 +44,10 @@ TEST(StatePlan, BytesAreTheFormula) {
 TEST(StatePlan, AllocatorAgrees) {
   for (const int rows : {1, 2, 7}) {
     for (const int tokens : {1, 31, 32, 33, 5000}) {
-      Result<StatePlan> plan =
-          StatePlan::Builder({.rows = rows, .tokens = tokens, .step_tokens = 77}).attention(sliding(7)).attention(full()).build();
+      Result<StatePlan> plan = StatePlan::Builder({.rows = rows, .tokens = tokens, .step_tokens = 77})
+                                   .attention(sliding(7))
+                                   .attention(full())
+                                   .build();
       ASSERT_TRUE(plan.ok());
       Result<StateStore> store = StateStore::create(*plan);
       ASSERT_TRUE(store.ok());
@@ -65,7 +71,8 @@ TEST(StatePlan, SlidingBytesDoNotGrowWithTheContext) {
 }
 
 TEST(StatePlan, ShortRowsCostPagesForTheirLengthOnly) {
-  Result<StatePlan> plan = StatePlan::Builder({.tokens = 4096}).attention(sliding()).attention(full()).build();
+  Result<StatePlan> plan =
+      StatePlan::Builder({.tokens = 4096}).attention(sliding()).attention(full()).build();
   ASSERT_TRUE(plan.ok());
   const std::size_t both = plan->group_bytes(0).page + plan->group_bytes(1).page;
   EXPECT_EQ(plan->projected_bytes(0), 0u);
@@ -77,7 +84,8 @@ TEST(StatePlan, ShortRowsCostPagesForTheirLengthOnly) {
 }
 
 TEST(StatePlan, TotalTokensBoundsFullGroups) {
-  Result<StatePlan> plan = StatePlan::Builder({.rows = 8, .tokens = 4096, .total_tokens = 6400}).attention(full()).build();
+  Result<StatePlan> plan =
+      StatePlan::Builder({.rows = 8, .tokens = 4096, .total_tokens = 6400}).attention(full()).build();
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->group_bytes(0).pages, 200 + 8 + 4);
 }
@@ -123,7 +131,9 @@ TEST(StatePlan, SignatureSaysWhatBytesMeanAndNotHowManyThereAre) {
     return StatePlan::Builder(limits).attention(std::move(g)).build()->signature();
   };
   const std::string base = signature({}, sliding());
-  EXPECT_EQ(base, "windrow-state/1 [layers=0,1,2 window=64 kv_heads=2 head_dim=64 value_dim=64 keys=q4:64 values=q8:64]");
+  EXPECT_EQ(
+      base,
+      "windrow-state/1 [layers=0,1,2 window=64 kv_heads=2 head_dim=64 value_dim=64 keys=q4:64 values=q8:64]");
   EXPECT_EQ(signature({.rows = 9, .tokens = 77}, sliding()), base);
   EXPECT_NE(signature({}, sliding(63)), base);
   AttentionGroup g = sliding();
@@ -139,7 +149,8 @@ TEST(StatePlan, JsonIsWhatWasPlanned) {
   EXPECT_EQ(j["groups"][0]["window"], 64);
   EXPECT_TRUE(j["groups"][1]["window"].is_null());
   EXPECT_EQ(j["groups"][0]["codec_values"], "q8:64");
-  EXPECT_EQ(j["groups"][0]["bytes"].get<std::size_t>() + j["groups"][1]["bytes"].get<std::size_t>(), plan->bytes());
+  EXPECT_EQ(j["groups"][0]["bytes"].get<std::size_t>() + j["groups"][1]["bytes"].get<std::size_t>(),
+            plan->bytes());
 }
 
 TEST(StatePlan, WithCodecKeepsEverythingElse) {

@@ -18,7 +18,8 @@ namespace windrow::testing {
 
 inline float token_number(int id, int layer, int head, int dim, bool key) {
   std::uint32_t h = 2166136261u;
-  for (const int v : {id, layer, head, dim, key ? 1 : 0}) h = (h ^ static_cast<std::uint32_t>(v + 7)) * 16777619u;
+  for (const int v : {id, layer, head, dim, key ? 1 : 0})
+    h = (h ^ static_cast<std::uint32_t>(v + 7)) * 16777619u;
   h ^= h >> 15;
   h *= 2246822519u;
   h ^= h >> 13;
@@ -26,7 +27,8 @@ inline float token_number(int id, int layer, int head, int dim, bool key) {
 }
 
 // [tokens, heads, dim] of one layer.
-inline std::vector<float> token_vectors(const std::vector<int>& ids, int layer, int heads, int dim, bool key) {
+inline std::vector<float> token_vectors(const std::vector<int>& ids, int layer, int heads, int dim,
+                                        bool key) {
   std::vector<float> out;
   for (const int id : ids) {
     for (int h = 0; h < heads; h++) {
@@ -131,7 +133,8 @@ inline void expect_read_shows(const KvRead& read, const StatePlan& plan, int r, 
 // The store plus the model of it.
 class Machine {
  public:
-  Machine(const StatePlan& plan, StoreOptions options) : plan_(plan), store_(StateStore::create(plan, options)) {}
+  Machine(const StatePlan& plan, StoreOptions options)
+      : plan_(plan), store_(StateStore::create(plan, options)) {}
 
   StateStore& store() { return *store_; }
   int rows() const { return static_cast<int>(rows_.size()); }

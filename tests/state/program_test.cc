@@ -10,10 +10,18 @@ namespace {
 
 StatePlan small_plan(Limits limits, int window, Codec codec, int page_tokens) {
   Result<StatePlan> plan = StatePlan::Builder(limits)
-                               .attention({.layers = {0, 2}, .window = window, .kv_heads = 2, .head_dim = 32,
-                                           .keys = codec, .values = Codec::bf16()})
-                               .attention({.layers = {1}, .kv_heads = 1, .head_dim = 32, .value_dim = 64,
-                                           .keys = Codec::f32(), .values = codec})
+                               .attention({.layers = {0, 2},
+                                           .window = window,
+                                           .kv_heads = 2,
+                                           .head_dim = 32,
+                                           .keys = codec,
+                                           .values = Codec::bf16()})
+                               .attention({.layers = {1},
+                                           .kv_heads = 1,
+                                           .head_dim = 32,
+                                           .value_dim = 64,
+                                           .keys = Codec::f32(),
+                                           .values = codec})
                                .page_tokens(page_tokens)
                                .build();
   EXPECT_TRUE(plan.ok()) << plan.status().message();
@@ -84,13 +92,18 @@ TEST(StateProgram, ExhaustiveShortProgramsAtPageEdges) {
   const std::vector<std::function<void(Machine&)>> operations = {
       [](Machine& m) { m.new_row(); },
       [](Machine& m) { m.fork(0); },
-      [](Machine& m) { m.drop(m.rows() - 1); if (m.rows() == 0) m.new_row(); },
+      [](Machine& m) {
+        m.drop(m.rows() - 1);
+        if (m.rows() == 0) m.new_row();
+      },
       [](Machine& m) { m.truncate(0, std::max(0, m.row(0).length() - 2)); },
       [](Machine& m) { m.step({0}, {15}, {15}); },
       [](Machine& m) { m.step({0}, {2}, {1}); },
       [](Machine& m) { m.step({0}, {17}, {16}); },
       [](Machine& m) { m.step({0}, {3}, {-1}); },
-      [](Machine& m) { m.rows() > 1 ? m.step({1, 0}, {1, 3}, {1, 0}) : m.step({0}, {0}, {0}); },
+      [](Machine& m) {
+        m.rows() > 1 ? m.step({1, 0}, {1, 3}, {1, 0}) : m.step({0}, {0}, {0});
+      },
   };
   const int n = static_cast<int>(operations.size());
   int programs = 0;
@@ -106,14 +119,15 @@ TEST(StateProgram, ExhaustiveShortProgramsAtPageEdges) {
 
 // Invariant 3 / C31: byte equality of a row that had rejections and one that never did.
 TEST(StateProgram, ResolvedRowEqualsOneFedOnlyTheKeptTokens) {
-  const StatePlan plan = small_plan({.rows = 2, .tokens = 200, .step_tokens = 60, .rollback = 4}, 9,
-                                    Codec::affine(4, 32), 16);
+  const StatePlan plan =
+      small_plan({.rows = 2, .tokens = 200, .step_tokens = 60, .rollback = 4}, 9, Codec::affine(4, 32), 16);
   Result<StateStore> store = StateStore::create(plan, {.poison = true});
   Result<Row> speculative = store->new_row(), plain = store->new_row();
   std::mt19937 random(5);
   int next = 1000;
   for (int round = 0; round < 40; round++) {
-    const int n = 1 + static_cast<int>(random() % 5), kept = static_cast<int>(random() % static_cast<unsigned>(n + 1));
+    const int n = 1 + static_cast<int>(random() % 5),
+              kept = static_cast<int>(random() % static_cast<unsigned>(n + 1));
     std::vector<int> ids;
     for (int i = 0; i < n; i++) ids.push_back(next++);
     Row* rows[] = {&*speculative};
@@ -136,8 +150,8 @@ TEST(StateProgram, ResolvedRowEqualsOneFedOnlyTheKeptTokens) {
 // Invariant 6 and the acceptance line: at 20 W tokens a row holds what the plan projects.
 TEST(StateProgram, LongRowsHoldExactlyTheProjectedBytes) {
   for (const int window : {1, 5, 16, 33}) {
-    const StatePlan plan = small_plan({.rows = 2, .tokens = 20 * 33 + 7, .step_tokens = 48}, window,
-                                      Codec::affine(4, 32), 16);
+    const StatePlan plan =
+        small_plan({.rows = 2, .tokens = 20 * 33 + 7, .step_tokens = 48}, window, Codec::affine(4, 32), 16);
     Result<StateStore> store = StateStore::create(plan);
     EXPECT_EQ(store->bytes(), plan.bytes());
     Result<Row> row = store->new_row();

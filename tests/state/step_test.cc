@@ -16,7 +16,11 @@ class StepTest : public ::testing::Test {
   static constexpr Limits kLimits{.rows = 3, .tokens = 100, .step_tokens = 40, .rollback = 3};
   StepTest()
       : plan(*StatePlan::Builder(kLimits)
-                  .attention({.layers = {0}, .window = 8, .kv_heads = 2, .head_dim = 32, .keys = Codec::affine(4, 32),
+                  .attention({.layers = {0},
+                              .window = 8,
+                              .kv_heads = 2,
+                              .head_dim = 32,
+                              .keys = Codec::affine(4, 32),
                               .values = Codec::affine(4, 32)})
                   .attention({.layers = {1}, .kv_heads = 1, .head_dim = 32})
                   .page_tokens(16)
@@ -109,7 +113,8 @@ TEST_F(StepTest, AppendAndReadRefuseWrongArrays) {
             "append: layer 0: 127 numbers of values, expected 128 (2 tokens x 2 heads x 32)");
   FloatArray integers(right);
   integers.dtype = DType::kI32;
-  EXPECT_EQ(step.append(0, integers, right).message(), "append: layer 0: keys of type I32, expected F32, F16 or BF16");
+  EXPECT_EQ(step.append(0, integers, right).message(),
+            "append: layer 0: keys of type I32, expected F32, F16 or BF16");
   EXPECT_EQ(step.read(-1).status().message(), "read: layer -1 is not in the plan");
   EXPECT_EQ(step.read(0).status().message(), "read: layer 0 was not appended in this step");
   ASSERT_TRUE(step.append(0, right, right).ok());
@@ -250,11 +255,12 @@ TEST_F(StepTest, RowLimitIsKept) {
 
 // A pool kept small on purpose runs out in the middle of begin: nothing may change.
 TEST(StateShortage, BeginIsAllOrNothing) {
-  const StatePlan plan = *StatePlan::Builder({.rows = 4, .tokens = 640, .step_tokens = 640, .total_tokens = 64})
-                              .attention({.layers = {0}, .window = 20, .kv_heads = 1, .head_dim = 32})
-                              .attention({.layers = {1}, .kv_heads = 1, .head_dim = 32})
-                              .page_tokens(16)
-                              .build();
+  const StatePlan plan =
+      *StatePlan::Builder({.rows = 4, .tokens = 640, .step_tokens = 640, .total_tokens = 64})
+           .attention({.layers = {0}, .window = 20, .kv_heads = 1, .head_dim = 32})
+           .attention({.layers = {1}, .kv_heads = 1, .head_dim = 32})
+           .page_tokens(16)
+           .build();
   StateStore store = std::move(*StateStore::create(plan));
   Row a = std::move(*store.new_row()), b = std::move(*store.new_row());
   const auto feed = [&](int n) {
@@ -271,7 +277,8 @@ TEST(StateShortage, BeginIsAllOrNothing) {
   EXPECT_NE(s.message().find("no free page among the 10 of group 1"), std::string::npos) << s.message();
   EXPECT_EQ(a.length(), length);
   EXPECT_GE(2 * length, 64);
-  for (int g = 0; g < 2; g++) EXPECT_EQ(store.pool_use(g).owned + store.pool_use(g).free, store.pool_use(g).pages);
+  for (int g = 0; g < 2; g++)
+    EXPECT_EQ(store.pool_use(g).owned + store.pool_use(g).free, store.pool_use(g).pages);
   expect_row_holds(a, plan, std::vector<int>(static_cast<std::size_t>(length), 1));
   a = Row();
   Row* one[] = {&b};
