@@ -1,5 +1,12 @@
 // Text <-> token ids, from a Hugging Face tokenizer.json (BPE models).
 //
+// Limits: a file of 256 MiB, a text (also after normalization) of 16 MiB, ids below 2^21, an added
+// token of 1024 bytes; beyond them kResourceExhausted or kCorrupt names the limit, as does a regular
+// expression that needs more steps than 16 a byte plus 10,000 at one place.
+// Regular expressions are Oniguruma's, run by PCRE2; a construct whose meaning differs is refused.
+// Holes in the ids are legal, decoding one is refused. A byte-fallback piece that is not part of valid
+// UTF-8 decodes to U+FFFD, one for each byte.
+//
 // Thread safety: a loaded Tokenizer is immutable; a Decoder belongs to one thread.
 #pragma once
 
