@@ -38,11 +38,16 @@ inline int storage_kind(const Codec& codec) {
 }
 
 // Codes are used as code * 2^shift: masked where they lie and converted, and 2^-shift is folded
-// into the other factor, exactly. Where field `element` lies in its 32-bit word; fields that end or
-// cross at the word's top are shifted down (a signed conversion could not take bit 31).
+// into the other factor, exactly.
+//
+// Keys are taken from the bit stream in fields of one word: 32 bits where codes divide a word, and for 3,
+// 5 and 6 bits the largest power of two of codes that leaves bit 31 free: 8, 4 and 4.
+constexpr int key_field_codes(int bits) { return 32 % bits == 0 ? 32 / bits : bits == 3 ? 8 : 4; }
+// Where the code of `element` lies in its field; one at the word's top is shifted down (a signed
+// conversion could not take bit 31).
 constexpr int key_shift(int bits, int element) {
-  const int bit = element * bits % 32;
-  return bit + bits >= 32 ? 0 : bit;
+  const int bit = element % key_field_codes(bits) * bits;
+  return bit + bits == 32 ? 0 : bit;
 }
 // Values are picked byte by byte: where the field lies in its first byte.
 constexpr int value_shift(int bits, int element) { return element * bits % 8; }

@@ -25,20 +25,20 @@ struct Block {
   }
 };
 
-// Element E and those after it of one unit, for kQueries x kVecs sums.
+// Element E and those after it of one field, for kQueries x kVecs sums.
 template <class Keys, int kQueries, int kVecs, int E>
-HWY_INLINE void Accumulate(const std::byte* const* tiles, const float* q, std::size_t q_row,
+HWY_INLINE void Accumulate(const VU (&fields)[kVecs], const float* q, std::size_t q_row,
                            VF (&sums)[kQueries][kVecs]) {
   VF codes[kVecs];
   WINDROW_UNROLL
-  for (int v = 0; v < kVecs; v++) codes[v] = Keys::template Get<E>(Block<kVecs>::At(tiles, v));
+  for (int v = 0; v < kVecs; v++) codes[v] = Keys::template Get<E>(fields[v]);
   WINDROW_UNROLL
   for (int i = 0; i < kQueries; i++) {
     const VF factor = hn::Set(DF(), q[static_cast<std::size_t>(i) * q_row + E]);
     WINDROW_UNROLL
     for (int v = 0; v < kVecs; v++) sums[i][v] = hn::MulAdd(codes[v], factor, sums[i][v]);
   }
-  if constexpr (E + 1 < Keys::kElements) Accumulate<Keys, kQueries, kVecs, E + 1>(tiles, q, q_row, sums);
+  if constexpr (E + 1 < Keys::kCodes) Accumulate<Keys, kQueries, kVecs, E + 1>(fields, q, q_row, sums);
 }
 
 struct ScaleBias {
@@ -74,7 +74,7 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
     lines[t] = pass.tiles->codes[tile] + offset;
     params[t] = pass.tiles->params[tile] + offset;
   }
-  const int groups = pass.head_dim / pass.group, units = pass.group / Keys::kElements;
+  const int groups = pass.head_dim / pass.group, units = pass.group / (Keys::kFields * Keys::kCodes);
   // The last query of an odd number fills both places of a pair; the copy's scores go to a spare row.
   const bool copied = query + kQueries > pass.queries;
   const std::size_t q_row = copied ? 0 : static_cast<std::size_t>(pass.head_dim);
@@ -100,10 +100,14 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, int query, int first, bool f
       for (int t = 0; t < fetch_tiles; t++) PrefetchLines(*pass.prefetch, first_tile + t, fetched, lines_end);
       fetched = lines_end;
       for (; unit < strip_end; unit++) {
-        Accumulate<Keys, kQueries, kVecs, 0>(lines, q, q_row, sums);
+        for (int k = 0; k < Keys::kFields; k++, q += Keys::kCodes) {
+          VU fields[kVecs];
+          WINDROW_UNROLL
+          for (int v = 0; v < kVecs; v++) fields[v] = Keys::Field(B::At(lines, v), k);
+          Accumulate<Keys, kQueries, kVecs, 0>(fields, q, q_row, sums);
+        }
         WINDROW_UNROLL
         for (int t = 0; t < B::kTiles; t++) lines[t] += Keys::kWords * 64;
-        q += Keys::kElements;
       }
     }
     WINDROW_UNROLL

@@ -75,29 +75,33 @@ HWY_INLINE VU LoadWords(const std::byte* p) {
   return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p));
 }
 
-constexpr int Gcd(int a, int b) { return b == 0 ? a : Gcd(b, a % b); }
-
-// Keys: kWords lines of a tile hold kElements dims of 16 positions. Get<E> gives
-// code * 2^key_shift of element E, `line` pointing at this vector's lanes in the first line.
+// Keys: a unit is kFields fields of kCodes dims, in kWords lines of a tile. Field() loads field k for one
+// vector's positions, `line` pointing at its lanes in the unit's first line; Get<E> is
+// code * 2^key_shift of element E of a field.
 template <int kBits>
 struct AffineKeys {
   static constexpr bool kAffine = true;
-  static constexpr int kWords = kBits / Gcd(kBits, 32);
-  static constexpr int kElements = 32 / Gcd(kBits, 32);
+  static constexpr int kCodes = key_field_codes(kBits);
+  static constexpr int kFieldBits = kCodes * kBits;  // 32, or 24 (3 and 6 bits) or 20 (5 bits)
+  static constexpr int kFields = kFieldBits == 32 ? 1 : kFieldBits == 24 ? 4 : 8;
+  static constexpr int kWords = kFields * kFieldBits / 32;
 
+  static HWY_INLINE VU Field(const std::byte* line, int k) {
+    if constexpr (kFieldBits == 32) return LoadWords(line);
+    const int bit = k * kFieldBits % 32, word = k * kFieldBits / 32;
+    // The field may go on in the next word; of the unit's last word it does not.
+    const int next = HWY_MIN(word + 1, kWords - 1);
+    const VU low = hn::ShiftRightSame(LoadWords(line + word * 64), bit);
+    const VU high = hn::ShiftLeftSame(hn::ShiftLeft<1>(LoadWords(line + next * 64)), 31 - bit);
+    return hn::Or(low, high);
+  }
   template <int E>
-  static HWY_INLINE VF Get(const std::byte* line) {
-    constexpr int kWord = E * kBits / 32, kBit = E * kBits % 32;
+  static HWY_INLINE VF Get(VU field) {
     constexpr std::uint32_t kMask = (1u << kBits) - 1;
-    const DU du;
-    VU field = LoadWords(line + kWord * 64);
-    if constexpr (kBit + kBits > 32) {
-      const VU high = hn::ShiftLeft<32 - kBit>(LoadWords(line + kWord * 64 + 64));
-      field = hn::And(hn::Or(hn::ShiftRight<kBit>(field), high), hn::Set(du, kMask));
-    } else if constexpr (kBit + kBits == 32) {
-      field = hn::ShiftRight<kBit>(field);
+    if constexpr ((E + 1) * kBits == 32) {
+      field = hn::ShiftRight<32 - kBits>(field);
     } else {
-      field = hn::And(field, hn::Set(du, kMask << kBit));
+      field = hn::And(field, hn::Set(DU(), kMask << (E * kBits)));
     }
     return hn::ConvertTo(DF(), hn::BitCast(DI(), field));
   }
@@ -106,14 +110,16 @@ struct AffineKeys {
 template <DType kType>
 struct PlainKeys {
   static constexpr bool kAffine = false;
+  static constexpr int kCodes = kType == DType::kF32 ? 1 : 2;
+  static constexpr int kFields = 1;
   static constexpr int kWords = 1;
-  static constexpr int kElements = kType == DType::kF32 ? 1 : 2;
 
+  static HWY_INLINE VU Field(const std::byte* line, int) { return LoadWords(line); }
   template <int E>
-  static HWY_INLINE VF Get(const std::byte* line) {
-    if constexpr (kType == DType::kF32) return hn::BitCast(DF(), LoadWords(line));
-    if constexpr (E == 0) return LowNumber<kType>(LoadWords(line));
-    return HighNumber<kType>(LoadWords(line));
+  static HWY_INLINE VF Get(VU field) {
+    if constexpr (kType == DType::kF32) return hn::BitCast(DF(), field);
+    if constexpr (E == 0) return LowNumber<kType>(field);
+    return HighNumber<kType>(field);
   }
 };
 
