@@ -94,7 +94,7 @@ struct Generation {
 // A model with one store, for one sequence at a time.
 class WINDROW_API Generator {
  public:
-  // limits.rows must be 1.
+  // limits.rows must be 1. Shares ownership of the model; `pool` must outlive the generator.
   static Result<Generator> create(const Model& model, const KvChoice& kv, const Limits& limits,
                                   ThreadPool& pool);
   Generator(Generator&&) noexcept;

@@ -7,6 +7,8 @@
 //       .attention({.layers = {5}, .kv_heads = 4, .head_dim = 256})
 //       .build();
 //
+// C numbers name rows of the contract, docs/design.md section 5.
+//
 // Thread safety: a built plan is immutable.
 #pragma once
 

@@ -1,6 +1,7 @@
 // Errors as values. No function of the public API throws, prints or aborts on its
-// input: it returns a Status, or a Result<T> that holds a T or the Status that says
-// why there is none. A message names the object and the numbers, in one line.
+// input (what a header marks REQUIRES is the caller's duty, not input): it returns a
+// Status, or a Result<T> that holds a T or the Status that says why there is none. A message names the object
+// and the numbers, in one line.
 //
 // Thread safety: values; as safe as a std::string.
 #pragma once

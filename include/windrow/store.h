@@ -1,16 +1,21 @@
 // The state itself: a store of rows, and the step, the one transaction that changes them.
 //
 //   Result<StateStore> store = StateStore::create(*plan);
-//   Result<Row> a = store->new_row();
-//   Result<Step> step = store->begin({{&*a, &b}}, {{5, 1}});      // 6 tokens, ragged, packed by row
+//   Result<Row> a = store->new_row(), b = store->new_row();
+//   Row* rows[] = {&*a, &*b};
+//   const int lengths[] = {5, 1};
+//   Result<Step> step = store->begin(rows, lengths);                // 6 tokens, ragged, packed by row
 //   for (layer ...) {
-//     step->append(layer, k, v);                                   // [6, kv_heads, head_dim]
-//     Result<KvRead> read = step->read(layer);                     // history + tentative
-//     kernels.attend(*read, q, params, out);                       // [6, q_heads, value_dim]
+//     step->append(layer, k, v);                                    // [6, kv_heads, head_dim]
+//     Result<KvRead> read = step->read(layer);                      // history + tentative
+//     kernels->attend(*read, q, params, out, &pool);                // [6, q_heads, value_dim]
 //   }
-//   step->resolve({{3, 1}});                                       // keep 3 of 5, 1 of 1
+//   step->resolve({3, 1});                                          // keep 3 of 5, 1 of 1
 //
-// Guarantees (DESIGN section 6; each has a property test):
+// (Every call returns a Status or Result to look at; tests/install/main.cc is this program whole.)
+// C numbers name rows of the contract, docs/design.md section 5; the invariants are its section 6.
+//
+// Guarantees (each has a property test):
 //   * Committed state changes only by resolve and truncate. An error, an abort or a destroyed
 //     step leaves every committed byte as it was.
 //   * After resolve(keep) a row is byte-identical to one that was fed only the kept tokens.

@@ -174,7 +174,7 @@ int generate(const GenerateFlags& flags) {
                    .colors = lively_stderr(),
                    .picture = flags.summary || lively_stderr()};
     for (int i = 0; i < generator.plan().group_count(); i++) facts.pools.push_back(generator.pool_use(i));
-    fmt::print(stderr, "{}{}", flags.json ? "" : "\n", summarize(facts));
+    write_stderr((flags.json ? "" : "\n") + summarize(facts));
   }
   return g.finish_reason == FinishReason::kCancelled ? kInterrupted : kSuccess;
 }

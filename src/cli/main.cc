@@ -24,7 +24,7 @@ int fail(const Failure& failure, const std::string& command) {
 // Of the chosen subcommand, or of the program.
 std::string help_text(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app.help() : chosen[0]->help("windrow " + chosen[0]->get_name());
+  return chosen.empty() ? app.help() : chosen[0]->help("windrow");
 }
 
 int run_program(int argc, char** argv) {

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
 
 #include "base/json.h"
 #include "cli/output.h"
@@ -13,6 +17,15 @@ namespace {
 
 // A prompt of the longest contexts in use (some million tokens of a few bytes) fits.
 constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 20;
+
+// A file, a pipe (a process substitution) or, as "-", stdin.
+std::string read_prompt(const std::string& path) {
+  if (path == "-") return read_all(stdin, "stdin", kMaxPromptBytes);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
+  if (file == nullptr)
+    throw Failure{kFailure, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
+  return read_all(file.get(), path, kMaxPromptBytes);
+}
 
 void codec_flag(CLI::App& app, const std::string& flag, std::string* to, const std::string& help) {
   app.add_option_function<std::string>(
@@ -67,7 +80,9 @@ KvChoice KvFlags::choose(const ModelInfo& info) const {
 
 void PromptFlags::add(CLI::App& app, bool with_file) {
   text_option = text_flag(app, "--prompt", &text, "TEXT", "the prompt");
-  if (with_file) file_option = text_flag(app, "--prompt-file", &file, "FILE", "read the prompt from a file");
+  if (with_file)
+    file_option =
+        text_flag(app, "--prompt-file", &file, "FILE", "read the prompt from a file or pipe; - is stdin");
   ids_option = ids_flag(app, "--ids", &ids, "the prompt as token ids, e.g. 2,17,5; nothing is added to them");
 }
 
@@ -90,7 +105,7 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
   if (tokenizer != nullptr && needs_tokenizer()) {
     const bool from_file = text_option->count() == 0;
     flag = from_file ? "--prompt-file" : "--prompt";
-    const std::string content = from_file ? need(read_file(file, kMaxPromptBytes)) : text;
+    const std::string content = from_file ? read_prompt(file) : text;
     Result<std::vector<std::int32_t>> encoded = tokenizer->encode(content);
     if (!encoded.ok()) usage_error(flag, encoded.status().message());
     prompt = std::move(*encoded);

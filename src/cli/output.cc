@@ -28,6 +28,22 @@ void flush_stdout() {
   if (std::fflush(stdout) != 0) stdout_failed();
 }
 
+void write_stderr(std::string_view text) {
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+  (void)std::fflush(stderr);
+}
+
+std::string read_all(std::FILE* stream, const std::string& name, std::size_t limit) {
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, stream)) {
+    text.append(buffer, n);
+    if (text.size() > limit) throw Failure{kFailure, fmt::format("{}: more than {} bytes", name, limit)};
+  }
+  if (std::ferror(stream) != 0) throw Failure{kFailure, fmt::format("{}: {}", name, std::strerror(errno))};
+  return text;
+}
+
 std::string one_line(std::string_view text) {
   std::string line;
   for (const char c : text) {
@@ -71,14 +87,12 @@ void ProgressBar::update(double done, double total) {
   const int full = static_cast<int>(share * kCells);
   std::string bar;
   for (int i = 0; i < kCells; i++) bar += i < full ? "█" : "░";
-  fmt::print(stderr, "\r{} {} {:3.0f} %", label_, bar, share * 100);
-  std::fflush(stderr);
+  write_stderr(fmt::format("\r{} {} {:3.0f} %", label_, bar, share * 100));
 }
 
 void ProgressBar::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\x1b[2K");
-  std::fflush(stderr);
+  write_stderr("\r\x1b[2K");
   shown_ = false;
 }
 

@@ -1,8 +1,9 @@
-// stdout with its errors noticed, the terminal's abilities, and the progress bar.
+// Standard streams with the errors that matter noticed, the terminal's abilities, and the progress bar.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,11 @@ namespace windrow::cli {
 // Throw a Failure (cli/failure.h) when the system refuses (a closed pipe, a full disk).
 void write_stdout(std::string_view text);
 void flush_stdout();
+
+// A side channel: what can't be written there is lost, not an error.
+void write_stderr(std::string_view text);
+// All of a stream, up to `limit` bytes; throws a Failure that names it.
+std::string read_all(std::FILE* stream, const std::string& name, std::size_t limit);
 
 // Control characters (of a file's content, of an argument) made visible: an error stays one line.
 std::string one_line(std::string_view text);

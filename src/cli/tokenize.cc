@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -23,23 +21,10 @@ struct TokenizeFlags {
 
 constexpr std::size_t kMaxInputBytes = std::size_t{256} << 20;
 
-std::string read_stdin() {
-  std::string text;
-  char buffer[1 << 16];
-  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, stdin)) {
-    text.append(buffer, n);
-    if (text.size() > kMaxInputBytes) {
-      throw Failure{kFailure, fmt::format("stdin: more than {} bytes", kMaxInputBytes)};
-    }
-  }
-  if (std::ferror(stdin) != 0) throw Failure{kFailure, fmt::format("stdin: {}", std::strerror(errno))};
-  return text;
-}
-
 int tokenize(const TokenizeFlags& flags) {
   const Tokenizer tokenizer = need(Tokenizer::load(flags.model + "/tokenizer.json"));
   const bool from_flag = flags.text_option->count() > 0;
-  const std::string text = from_flag ? flags.text : read_stdin();
+  const std::string text = from_flag ? flags.text : read_all(stdin, "stdin", kMaxInputBytes);
   const Result<std::vector<std::int32_t>> ids = tokenizer.encode(text, !flags.no_special);
   if (!ids.ok()) {
     if (from_flag) usage_error("--text", ids.status().message());

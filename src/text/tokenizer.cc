@@ -2,17 +2,14 @@
 #include "windrow/tokenizer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <new>
 #include <utility>
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "io/file.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/component.h"
@@ -40,26 +37,6 @@ auto guarded(const char* what, F f) -> decltype(f()) {
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted, fmt::format("failed while {}: {}", what, e.what()));
   }
-}
-
-Result<std::string> read_file(const std::string& path) {
-  const auto failed = [&](int error) {
-    return Status(StatusCode::kIo, fmt::format("{}: {}", path, std::strerror(error)));
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
-  if (file == nullptr) return failed(errno);
-  struct stat info {};
-  if (fstat(fileno(file.get()), &info) != 0) return failed(errno);
-  if (!S_ISREG(info.st_mode)) return Status(StatusCode::kIo, path + ": not a regular file");
-  if (static_cast<std::size_t>(info.st_size) > kMaxFileBytes) {
-    return Status(StatusCode::kCorrupt,
-                  fmt::format("{}: {} bytes, the limit is {}", path, info.st_size, kMaxFileBytes));
-  }
-  std::string bytes(static_cast<std::size_t>(info.st_size), '\0');
-  const std::size_t n = std::fread(bytes.data(), 1, bytes.size(), file.get());
-  if (std::ferror(file.get()) != 0) return failed(errno);
-  bytes.resize(n);
-  return bytes;
 }
 
 }  // namespace
@@ -188,9 +165,9 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json) { return Impl::parse(j
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
   return guarded("reading a tokenizer", [&]() -> Result<Tokenizer> {
-    const Result<std::string> bytes = read_file(path);
+    const Result<std::string> bytes = read_file(path, kMaxFileBytes);
     if (!bytes.ok()) return bytes.status();
-    return Impl::parse(*bytes, path.substr(path.rfind('/') + 1));
+    return Impl::parse(*bytes, path);
   });
 }
 
