@@ -21,5 +21,6 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/windrow-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/windrow-config-version.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/windrow)
 
+file(RELATIVE_PATH WINDROW_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/windrow.pc.in windrow.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/windrow.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
