@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/attend.h"
-#include "hwy/targets.h"
+#include "support/simd_targets.h"
 
 namespace windrow::testing {
 
@@ -14,13 +14,7 @@ namespace windrow::testing {
 inline const std::vector<internal::Kernels>& all_kernels() {
   static const std::vector<internal::Kernels> all = [] {
     std::vector<internal::Kernels> kernels;
-    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      hwy::SetSupportedTargetsForTest(target);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-      kernels.push_back(internal::select_kernels());
-    }
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    on_every_target([&] { kernels.push_back(internal::select_kernels()); });
     return kernels;
   }();
   return all;

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "product_reference.h"
+#include "support/simd_targets.h"
 
 namespace windrow {
 namespace {
@@ -27,14 +28,7 @@ constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 // Runs the body once for each target this processor has, with only that target allowed.
 template <typename Body>
 void for_each_target(Body body) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    body(target);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  testing::on_every_target([&] { body(hwy::SupportedTargets()); });
 }
 
 bool has_fma(std::int64_t target) { return (target & (HWY_AVX3 | HWY_AVX2)) != 0; }
