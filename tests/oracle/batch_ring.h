@@ -9,8 +9,9 @@
 // those columns around to the left end.
 //
 // One number more than upstream: floor_[b], the first column that row b's own tokens occupy. It
-// differs from left_padding where a full row was rolled: the columns carried to the left end are
-// junk then, although left_padding, being negative, does not say so.
+// differs from left_padding where columns came in at the left of a row that had lost some (rolled
+// around, or zeros beside a longer batch): they are junk, although left_padding, being negative, does
+// not say so. Masks don't need it, such columns are out of every window; extraction does.
 #pragma once
 
 #include "oracle/serial_ring.h"
@@ -124,9 +125,9 @@ class BatchRing {
       };
       kv_ = Kv::join_rows(aligned(*this), aligned(other));
     }
+    widen_left(Ints(rows(), head - idx_));
+    other.widen_left(Ints(other.rows(), head - other.idx_));
     for (Ints BatchRing::*list : {&BatchRing::left_padding_, &BatchRing::floor_}) {
-      shift(this->*list, head - idx_);
-      shift(other.*list, head - other.idx_);
       (this->*list).insert((this->*list).end(), (other.*list).begin(), (other.*list).end());
     }
     row_offset_.insert(row_offset_.end(), other.row_offset_.begin(), other.row_offset_.end());
@@ -180,16 +181,15 @@ class BatchRing {
 
   // Before an update of n columns: [rows][n][columns that the update will return].
   Mask make_mask(int n, std::optional<int> window = std::nullopt) const {
-    const int past = std::min(max_size_ - 1, offset_), columns = past + n, w = window.value_or(max_size_);
-    const bool turned = n == 1 && (rotated_ || idx_ >= max_size_);
-    // The columns that the update will drop. While rotated, idx_ says less than will be dropped when
-    // n > 1: upstream's flaw, kept (the README of the reference, "premask").
-    const int dropped = std::max(0, idx_ - max_size_ + (n > 1 ? 1 : 0)) + (turned ? 1 : 0);
-    const int head = idx_ >= max_size_ ? 0 : idx_;
-    return Mask::make(rows(), n, columns, [&](int b, int q, int t) {
-      const int c = turned ? ((t - head - 1) % columns + columns) % columns : t;
-      return c <= past + q && c > past + q - w && c >= left_padding_[b] - dropped;
-    });
+    // While rotated, idx_ says less than an update of several columns will drop: upstream's flaw, kept
+    // (the README of the reference, "premask"). window_mask has it right.
+    if (n > 1) return mask(n, window, std::max(0, idx_ - (max_size_ - 1)), false);
+    const bool turned = rotated_ || idx_ >= max_size_;
+    return mask(n, window, std::max(0, idx_ - max_size_) + (turned ? 1 : 0), turned);
+  }
+  // Before append_window of n columns, also of one.
+  Mask window_mask(int n) const {
+    return mask(n, std::nullopt, std::max(0, (rotated_ ? kv_.columns() : idx_) - (max_size_ - 1)), false);
   }
 
   int rows() const { return static_cast<int>(row_offset_.size()); }
@@ -215,6 +215,16 @@ class BatchRing {
     offset_ += n;
     shift(row_offset_, n);
   }
+  // `dropped`: columns that the write will drop. `turned`: it goes to the head of a full ring, in place;
+  // column t's place in temporal order is then counted from behind the head.
+  Mask mask(int n, std::optional<int> window, int dropped, bool turned) const {
+    const int past = std::min(max_size_ - 1, offset_), columns = past + n, w = window.value_or(max_size_);
+    const int head = idx_ >= max_size_ ? 0 : idx_;
+    return Mask::make(rows(), n, columns, [&](int b, int q, int t) {
+      const int c = turned ? ((t - head - 1) % columns + columns) % columns : t;
+      return c <= past + q && c > past + q - w && c >= left_padding_[b] - dropped;
+    });
+  }
   void to_temporal() {
     if (!rotated_) return;
     kv_ = kv_.roll(Ints(kv_.batch(), -idx_));
@@ -233,8 +243,14 @@ class BatchRing {
   void roll_right(const Ints& by) {
     if (kv_.columns() > 0) kv_ = kv_.roll(by);
     for (std::size_t b = 0; b < by.size(); b++) {
-      left_padding_[b] += by[b];
       row_offset_[b] -= by[b];
+    }
+    widen_left(by);
+  }
+  // by[b] columns that are not row b's came in at the left.
+  void widen_left(const Ints& by) {
+    for (std::size_t b = 0; b < by.size(); b++) {
+      left_padding_[b] += by[b];
       if (by[b] > 0) floor_[b] = std::max(floor_[b], 0) + by[b];
     }
   }

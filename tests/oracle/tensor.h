@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -160,6 +161,13 @@ struct Kv {
     }
   }
 };
+
+// Equal bit for bit, so that a NaN equals itself.
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  const std::size_t n = a.values.size();
+  return n == b.values.size() && (n == 0 || std::memcmp(a.values.data(), b.values.data(), 4 * n) == 0);
+}
+inline bool same_bits(const Kv& a, const Kv& b) { return same_bits(a.k, b.k) && same_bits(a.v, b.v); }
 
 // What each query may see: [batch][queries][columns] of 0 or 1.
 struct Mask {

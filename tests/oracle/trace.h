@@ -57,29 +57,34 @@ class Trace {
     return m;
   }
 
+  // Widened to f32, which loses nothing.
+  std::vector<float> numbers(const std::string& name) const {
+    const TensorView& t = view(name);
+    std::vector<float> out(t.elements());
+    for (std::size_t i = 0; i < out.size(); i++) {
+      std::uint16_t half = 0;
+      if (t.dtype == DType::kF32) {
+        std::memcpy(&out[i], t.bytes.data() + 4 * i, 4);
+      } else {
+        std::memcpy(&half, t.bytes.data() + 2 * i, 2);
+        out[i] = t.dtype == DType::kF16 ? f32_from_f16(half) : f32_from_bf16(half);
+      }
+    }
+    return out;
+  }
+  Tensor tensor(const std::string& name) const {
+    const auto dim = [&](std::size_t i) { return static_cast<int>(view(name).shape.at(i)); };
+    Tensor out(dim(0), dim(1), dim(2), dim(3));
+    out.values = numbers(name);
+    return out;
+  }
+
  private:
   static SafetensorsFile open(const std::string& path) {
     Result<SafetensorsFile> file = SafetensorsFile::open(path);
     if (!file.ok()) throw std::runtime_error(std::string(file.status().message()));
     return std::move(*file);
   }
-  // Widened to f32, which loses nothing.
-  Tensor tensor(const std::string& name) const {
-    const TensorView& t = view(name);
-    Tensor out(static_cast<int>(t.shape.at(0)), static_cast<int>(t.shape.at(1)),
-               static_cast<int>(t.shape.at(2)), static_cast<int>(t.shape.at(3)));
-    for (std::size_t i = 0; i < out.values.size(); i++) {
-      std::uint16_t half = 0;
-      if (t.dtype == DType::kF32) {
-        std::memcpy(&out.values[i], t.bytes.data() + 4 * i, 4);
-      } else {
-        std::memcpy(&half, t.bytes.data() + 2 * i, 2);
-        out.values[i] = t.dtype == DType::kF16 ? f32_from_f16(half) : f32_from_bf16(half);
-      }
-    }
-    return out;
-  }
-
   std::string name_;
   SafetensorsFile tensors_;
   nlohmann::json json_;
@@ -90,7 +95,7 @@ inline void expect_bits(const Tensor& got, const Tensor& want) {
   ASSERT_EQ(got.heads, want.heads);
   ASSERT_EQ(got.columns, want.columns);
   ASSERT_EQ(got.dim, want.dim);
-  ASSERT_EQ(std::memcmp(got.values.data(), want.values.data(), 4 * want.values.size()), 0);
+  ASSERT_TRUE(same_bits(got, want));
 }
 inline void expect_bits(const Kv& got, const Kv& want) {
   expect_bits(got.k, want.k);
