@@ -13,8 +13,8 @@
 //
 // and between steps compare newest(row) (the newest min(length, W) positions; after a window that was
 // not wholly kept perhaps one less) and length(row). A vector is stored through the row's hooks, so the
-// same oracle judges plain and quantized state. truncate and convert rebuild the row by feeding the ring
-// what the row is to hold, which is what they promise.
+// same oracle judges plain and quantized state. truncate and convert rebuild the row from the list of what
+// it is to hold, which is what they promise.
 //
 // The ring is a BatchRing for a window without sinks, a BatchKv for kFullWindow; with sinks (a policy
 // that no batched ring of the seeds has) there is only the list. Misuse throws.
@@ -45,7 +45,7 @@ class Lockstep {
         window_(window),
         sinks_(sinks),
         ring_(window == kFullWindow ? 1 : window, {}),
-        full_(Ints{}) {
+        full_({}, 8) {
     if (window < 1 || sinks < 0) throw std::invalid_argument("lockstep: window or sinks");
   }
 
@@ -60,15 +60,14 @@ class Lockstep {
     fed_.push_back(
         {Tensor(1, shape_.heads, 0, shape_.key_dim), Tensor(1, shape_.heads, 0, shape_.value_dim)});
     hooks_.push_back(std::move(hooks));
-    append_to_ring(fed_.back());
+    join(held(fed_.back()));
     return rows() - 1;
   }
   int fork(int row) {
     at_rest();
     fed_.push_back(Kv(fed_.at(row)));
     hooks_.push_back(Hooks(hooks_.at(row)));
-    ring_.extend(BatchRing::merge(ring_.max_size(), {ring_.row(row)}));
-    full_.extend(BatchKv::merge({full_.row(row)}));
+    join(cached(row));
     return rows() - 1;
   }
   void drop(int row) {
@@ -90,8 +89,7 @@ class Lockstep {
     }
     fed_ = std::move(fed);
     hooks_ = std::move(hooks);
-    ring_.filter(order);
-    full_.filter(order);
+    take(order);
   }
   void truncate(int row, int length) {
     at_rest();
@@ -125,19 +123,26 @@ class Lockstep {
     if (columns_ == 0) return;
     ring_before_ = ring_;
     full_before_ = full_;
-    ring_mask_ = ring_.window_mask(columns_);
-    full_mask_ = full_.make_mask(columns_);
-    ring_.append_window(fresh_);
-    full_.update(fresh_);
+    mask_ = full_window() ? full_.make_mask(columns_) : ring_.window_mask(columns_);
+    full_window() ? full_.update(fresh_) : ring_.append_window(fresh_);
   }
 
   // What the i-th new token of a row sees, by the ring: its columns under its mask.
   Seen seen(int row, int i) const {
     if (!open_ || i < 0 || i >= lengths_.at(row)) throw std::invalid_argument("lockstep: no such query");
     if (sinks_ > 0) return dense_seen(row, i);
-    const bool full = window_ == kFullWindow;
-    const Kv& buffer = full ? full_.buffer() : ring_.buffer();
-    return collect(buffer, full ? full_mask_ : ring_mask_, row, i, full ? full_.idx() : ring_.idx());
+    const Kv& buffer = full_window() ? full_.buffer() : ring_.buffer();
+    // The step's columns are the newest `columns_` that the mask is about.
+    const int first = mask_.columns - columns_;
+    Seen s;
+    Ints shown;
+    for (int c = 0; c < mask_.columns; c++) {
+      if (!mask_.at(row, i, c)) continue;
+      shown.push_back(c);
+      s.positions.push_back(length(row) + c - first);
+    }
+    s.kv = buffer.pick(row, shown);
+    return s;
   }
   // The same of a step of one token at most per row, written in place as plain decode is, in temporal
   // order. For a window without sinks.
@@ -147,20 +152,21 @@ class Lockstep {
     const Mask mask = ring.make_mask(1);
     const Kv out = ring.append_one(fresh_);
     Seen s;
+    Ints shown;
     for (int age = 0, n = out.columns(); age < n; age++) {
       const int c = (ring.idx() + age) % n;
       if (!mask.at(row, 0, c)) continue;
       s.positions.push_back(length(row) + age - (n - 1));
-      s.kv = Kv::join_columns(s.kv, out.take_rows({row}).cut(c, c + 1));
+      shown.push_back(c);
     }
+    s.kv = out.pick(row, shown);
     return s;
   }
   // What it sees by the definition of the window, out of the list.
   Seen dense_seen(int row, int i) const {
     if (!open_ || i < 0 || i >= lengths_.at(row)) throw std::invalid_argument("lockstep: no such query");
-    Seen s{visible_positions(length(row) + i, window_, sinks_), {}};
-    for (const int p : s.positions) s.kv = Kv::join_columns(s.kv, tentative_[row].cut(p, p + 1));
-    return s;
+    const Ints visible = visible_positions(length(row) + i, window_, sinks_);
+    return {visible, tentative_[row].pick(0, visible)};
   }
   std::vector<double> attend(int row, int i, std::span<const float> q, int q_heads,
                              const AttendParams& params = {}) const {
@@ -176,27 +182,26 @@ class Lockstep {
       if (keep[r] < 0 || keep[r] > lengths_[r]) throw std::invalid_argument("lockstep: keep beyond the step");
     }
     for (int r = 0; r < rows(); r++) fed_[r] = tentative_[r].cut(0, length(r) + keep[r]);
-    if (columns_ == 1 && std::ranges::min(keep) == 1) {  // plain decode of every row: in place
+    if (columns_ > 0 && full_window()) {
+      full_.resolve(columns_, keep);
+    } else if (columns_ == 1 && std::ranges::min(keep) == 1) {  // plain decode of every row: in place
       ring_ = ring_before_;
       ring_.append_one(fresh_);
     } else if (columns_ > 0) {
       ring_.resolve(columns_, keep);
     }
-    if (columns_ > 0) full_.resolve(columns_, keep);
     close();
   }
   void abort() {
-    if (!open_) return;
-    if (columns_ > 0) ring_ = ring_before_, full_ = full_before_;
+    if (open_ && columns_ > 0) ring_ = ring_before_, full_ = full_before_;
     close();
   }
 
   // Between steps: the newest positions that the ring (or list) holds of the row, in order.
   RowColumns newest(int row) const {
     at_rest();
-    if (sinks_ == 0) return window_ == kFullWindow ? full_.row(row) : ring_.row(row);
-    const int end = length(row), begin = std::max(0, end - window_);
-    return {fed_[row].cut(begin, end), begin, end};
+    if (sinks_ == 0) return cached(row);
+    return held(fed_[row]);
   }
 
   // Where ring and list differ, in words; empty when they agree. Inside a step every query is compared,
@@ -231,30 +236,23 @@ class Lockstep {
     if (at != x.size()) throw std::invalid_argument("lockstep: too many numbers");
     return out;
   }
-  // The step's columns are the newest `columns_` of the first `end`.
-  Seen collect(const Kv& buffer, const Mask& mask, int row, int i, int end) const {
-    Seen s;
-    for (int c = 0; c < mask.columns; c++) {
-      if (!mask.at(row, i, c)) continue;
-      s.positions.push_back(length(row) + c - (end - columns_));
-      s.kv = Kv::join_columns(s.kv, buffer.take_rows({row}).cut(c, c + 1));
-    }
-    return s;
+  bool full_window() const { return window_ == kFullWindow; }
+  // The newest positions of a row that was fed all this.
+  RowColumns held(const Kv& fed) const {
+    const int end = fed.columns(), begin = std::max(0, end - window_);
+    return {fed.cut(begin, end), begin, end};
   }
-  // A row of its own, as a serial cache fed with `held` at once would join a batch.
-  void append_to_ring(const Kv& held) {
-    SerialRing serial(ring_.max_size());
-    SerialKv plain;
-    if (held.columns() > 0) serial.append_window(held), plain.update(held);
-    ring_.extend(BatchRing::merge(ring_.max_size(), {BatchRing::row_of(serial)}));
-    full_.extend(BatchKv::merge({plain.row()}));
+  RowColumns cached(int row) const { return full_window() ? full_.row(row) : ring_.row(row); }
+  void join(const RowColumns& row) {
+    if (full_window()) return full_.extend(BatchKv::merge({row}));
+    ring_.extend(BatchRing::merge(ring_.max_size(), {row}));
   }
+  void take(const Ints& order) { full_window() ? full_.filter(order) : ring_.filter(order); }
   void rebuild(int row) {
-    append_to_ring(fed_.at(row));
+    join(held(fed_.at(row)));
     Ints order(rows());
     for (int r = 0; r < rows(); r++) order[r] = r == row ? rows() : r;
-    ring_.filter(order);
-    full_.filter(order);
+    take(order);
   }
 
   Shape shape_;
@@ -270,7 +268,7 @@ class Lockstep {
   int columns_ = 0;
   Kv fresh_;
   std::vector<Kv> tentative_;  // fed_ and the step's tokens
-  Mask ring_mask_, full_mask_;
+  Mask mask_;
   BatchRing ring_before_{1, {}};
   BatchKv full_before_{Ints{}};
 };
@@ -283,7 +281,7 @@ inline std::string Lockstep::disagreement() const {
       const std::string query = where + " query " + std::to_string(i);
       if (ring.positions != list.positions) return query + ": ring and list show different positions";
       if (!same_bits(ring.kv, list.kv)) return query + ": ring and list show different numbers";
-      if (columns_ != 1 || sinks_ > 0 || window_ == kFullWindow) continue;
+      if (columns_ != 1 || sinks_ > 0 || full_window()) continue;
       const Seen decode = decode_seen(r);
       if (decode.positions != list.positions)
         return query + ": written in place, it sees different positions";

@@ -141,6 +141,14 @@ struct Kv {
   Kv take_rows(const Ints& rows) const {
     return each([&](const Tensor& x) { return oracle::take_rows(x, rows); });
   }
+  // Those columns of one row.
+  Kv pick(int row, const Ints& columns) const {
+    return each([&](const Tensor& x) {
+      return from_columns(
+          x, 1, static_cast<int>(columns.size()), [&](int) { return row; },
+          [&](int, int t) { return columns[t]; });
+    });
+  }
   // Zeros of the same heads and dims.
   Kv zeros(int batch, int columns) const {
     return each([&](const Tensor& x) { return Tensor(batch, x.heads, columns, x.dim); });
