@@ -63,6 +63,8 @@ class JsonReader {
 
   // Present and not null.
   bool has(const char* key) const { return find(key) != nullptr; }
+  // Present and null, where null says something else than an absent key.
+  bool is_null(const char* key) const;
   // The member, or nullptr where it is absent or null.
   const Json* find(const char* key) const;
 

@@ -20,8 +20,6 @@ using namespace safetensors;  // NOLINT: the format's constants
 
 namespace {
 
-// The largest published checkpoints have 140,000 tensors over all shards; seven times that in one file.
-constexpr std::size_t kMaxTensors = std::size_t{1} << 20;
 // Name -> entry -> shape.
 constexpr int kMaxDepth = 3;
 

@@ -14,6 +14,8 @@ namespace windrow::safetensors {
 inline constexpr std::size_t kLengthBytes = 8;  // of the header length before the header
 // The limit of the reference implementation: no file it wrote has a longer header.
 inline constexpr std::size_t kMaxHeaderBytes = 100'000'000;
+// The largest published checkpoints have 140,000 tensors over all shards; seven times that in one file.
+inline constexpr std::size_t kMaxTensors = std::size_t{1} << 20;
 // Dimensions of one tensor; NumPy's limit, far above any weight's.
 inline constexpr std::size_t kMaxRank = 32;
 inline constexpr const char* kMetadataKey = "__metadata__";

@@ -35,6 +35,10 @@ std::string header_json(std::span<const TensorView> tensors,
 }
 
 Status check_writable(std::span<const TensorView> tensors) {
+  if (tensors.size() > kMaxTensors) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{} tensors, the limit is {}", tensors.size(), kMaxTensors));
+  }
   std::set<std::string_view> names;
   std::size_t total = 0;
   for (const TensorView& tensor : tensors) {

@@ -53,6 +53,13 @@ TEST(Json, RefusesWhatIsNotUtf8) {
   }
 }
 
+// nlohmann's lexer alone would take a NUL for the end of the text and accept both.
+TEST(Json, ANulByteDoesNotEndTheText) {
+  using namespace std::string_view_literals;
+  EXPECT_EQ(refusal("[1]\0 garbage"sv), "x.json: invalid JSON at byte 4: a NUL byte");
+  EXPECT_EQ(refusal("\0"sv), "x.json: invalid JSON at byte 1: a NUL byte");
+}
+
 TEST(Json, RefusesInfinityCommentsAndSingleQuotes) {
   for (const char* text : {"Infinity", "-Infinity", "[nan]", "// c\n1", "/* c */ 1", "{'a': 1}", "{a: 1}",
                            "01", "+1", "[\"a\nb\"]", "\"a", "tru", "[1 2]", "{\"a\" 1}", "{1: 2}"}) {

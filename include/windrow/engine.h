@@ -1,0 +1,121 @@
+// Text generation: the sampler, and the loop of prefill and decode over one row.
+//
+//   GenerateOptions options;
+//   options.max_tokens = 300;
+//   options.sampling.temperature = 0.8f;
+//   options.stop_ids = model.info().eos_ids;
+//   Result<Generator> g = Generator::create(model, KvChoice(Codec::affine(4)), {.tokens = 1024}, pool);
+//   Result<Generation> text = g->generate(prompt_ids, options);
+//
+// Thread safety: a Sampler is immutable but for its scratch and serves one call at a time, as does a
+// Generator with its ThreadPool.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "windrow/export.h"
+#include "windrow/model.h"
+#include "windrow/status.h"
+#include "windrow/store.h"
+#include "windrow/threads.h"
+
+namespace windrow {
+
+struct SamplerOptions {
+  float temperature = 0.0f;         // 0: greedy, the filters below change nothing then
+  int top_k = 0;                    // 0: off; else only the k most probable tokens
+  float top_p = 1.0f;               // in (0, 1]: the smallest set of most probable tokens that holds p
+  float min_p = 0.0f;               // in [0, 1): tokens at least min_p times as probable as the best
+  float repetition_penalty = 1.0f;  // > 0: divides positive and multiplies negative logits of seen tokens
+  std::uint64_t seed = 0;
+};
+
+// Chooses a token from logits, in this order:
+//   1. repetition penalty (arXiv 1909.05858) on every id of the history, once an id;
+//   2. temperature 0: the largest logit, the lower id of equals;
+//   3. p = softmax(logits / temperature), then top-k, top-p (of what top-k left, renormalized) and
+//      min-p cut p, each ranking equals by lower id;
+//   4. draw number n of the seed picks from what is left, renormalized, in order of ids.
+// A filter that cuts nothing changes nothing, and a draw depends on (seed, n) only: the same seed
+// gives the same tokens on any number of threads.
+class WINDROW_API Sampler {
+ public:
+  // kInvalidArgument names the option that is out of range (NaN included).
+  static Result<Sampler> create(const SamplerOptions& options);
+  Sampler(Sampler&&) noexcept;
+  Sampler& operator=(Sampler&&) noexcept;
+  ~Sampler();
+
+  // `logits` [vocab] is scratch: its content is changed. `history`: all earlier tokens, prompt
+  // included; ids outside the vocabulary are ignored. `draw`: the number of this choice, 0, 1, ...
+  // kInvalidArgument if there is no logit, one is NaN or +infinity, or all are -infinity.
+  Result<std::int32_t> sample(std::span<float> logits, std::span<const std::int32_t> history,
+                              std::uint64_t draw);
+
+  // Uniform in [0, 1): the top 53 bits of SplitMix64(seed), output number `draw`.
+  static double uniform(std::uint64_t seed, std::uint64_t draw) noexcept;
+
+ private:
+  struct Impl;
+  explicit Sampler(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+enum class FinishReason { kStop, kLength, kCancelled };
+// "stop", "length", "cancelled".
+WINDROW_API const char* finish_reason_name(FinishReason reason) noexcept;
+
+struct GenerateOptions {
+  int max_tokens = 256;     // at most this many new tokens; 0: only the prompt is processed
+  int prefill_chunk = 512;  // tokens of a prefill step; less where the store's limit is lower
+  SamplerOptions sampling;
+  std::vector<std::int32_t> stop_ids;         // ends the text; the id itself is not part of the result
+  const std::atomic<bool>* cancel = nullptr;  // polled before each step; the result so far is returned
+  // Called on the calling thread, must not throw. Prompt tokens done, of how many; after each chunk.
+  std::function<void(int done, int total)> on_prefill;
+  // Each new token as it is chosen; false ends the text (kCancelled).
+  std::function<bool(std::int32_t id)> on_token;
+};
+
+struct Generation {
+  std::vector<std::int32_t> ids;  // new tokens, without the prompt and the stop id
+  FinishReason finish_reason = FinishReason::kLength;
+  int length = 0;  // positions in the state at the end
+  double prefill_s = 0;
+  double decode_s = 0;  // from the end of prefill: decode_steps steps and all sampling
+  int decode_steps = 0;
+};
+
+// A model with one store, for one sequence at a time.
+class WINDROW_API Generator {
+ public:
+  // limits.rows must be 1.
+  static Result<Generator> create(const Model& model, const KvChoice& kv, const Limits& limits,
+                                  ThreadPool& pool);
+  Generator(Generator&&) noexcept;
+  Generator& operator=(Generator&&) noexcept;
+  ~Generator();
+
+  // Runs the prompt, which can't be empty, in a new row, then samples. The last token is not fed
+  // back, so prompt + max_tokens - 1 <= limits.tokens is needed (kInvalidArgument). An error loses
+  // the row; the generator stays usable.
+  Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options);
+
+  const StatePlan& plan() const noexcept;
+  // Of the store, with the row of the last generate() still in it.
+  PoolUse pool_use(int group) const noexcept;
+  // See Runner::set_profile.
+  void set_profile(ForwardProfile* profile) noexcept;
+
+ private:
+  struct Impl;
+  explicit Generator(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace windrow

@@ -1,0 +1,153 @@
+// A model from a Hugging Face folder, and its forward pass over a store's state.
+//
+//   Result<ThreadPool> pool = ThreadPool::create(2);
+//   Result<Model> model = Model::load("models/storyteller", *pool);
+//   Result<StatePlan> plan = model->plan(KvChoice(Codec::affine(4)), {.tokens = 1024});
+//   Result<StateStore> store = StateStore::create(*plan);
+//   Result<Row> row = store->new_row();
+//   Result<Runner> runner = Runner::create(*model, *plan, *pool);
+//   Result<Step> step = store->begin(rows, lengths);            // rows {&*row}, lengths {3}
+//   runner->forward(*step, ids, wanted, logits);                // ids[3], wanted {2}, logits[vocab]
+//   step->resolve();
+//
+// Families: gemma3_text, and the text part of gemma3 folders. Weights are f32, f16 or bf16 and
+// stay so in memory; activations are f32.
+//
+// Row determinism: a token's logits and the bytes stored for it are the same, bit for bit, however
+// its row's tokens are cut into steps, whatever else is in the step, and on any number of threads
+// (one machine, one instruction set).
+//
+// Thread safety: a Model is immutable and may be shared. A Runner and its ThreadPool serve one
+// call at a time; several runners may share a Model, each with a pool of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "windrow/codec.h"
+#include "windrow/dtype.h"
+#include "windrow/export.h"
+#include "windrow/plan.h"
+#include "windrow/status.h"
+#include "windrow/store.h"
+#include "windrow/threads.h"
+
+namespace windrow {
+
+// How the state of a model's attention layers is stored: one codec for the keys and one for the
+// values, of the layers with a sliding window and of those that see everything.
+struct KvChoice {
+  Codec sliding_keys, sliding_values, full_keys, full_values;
+
+  KvChoice() = default;  // bf16
+  explicit KvChoice(const Codec& all)
+      : sliding_keys(all), sliding_values(all), full_keys(all), full_values(all) {}
+};
+
+// The state that one attention layer needs.
+struct LayerShape {
+  int window = kFullWindow;  // W, or kFullWindow
+  int kv_heads = 0;
+  int head_dim = 0;
+  friend bool operator==(const LayerShape&, const LayerShape&) = default;
+};
+
+// What a model's config.json says of it.
+struct ModelInfo {
+  std::string model_type;  // as the file says
+  int hidden_size = 0;
+  int heads = 0;                   // query heads of a layer
+  int vocab_size = 0;              // logits of one token; ids are below it
+  int max_positions = 0;           // the length the model was made for
+  std::vector<LayerShape> layers;  // in order
+  DType dtype = DType::kBF16;      // that the file names; each tensor states its own
+  std::vector<std::int32_t> bos_ids;
+  std::vector<std::int32_t> eos_ids;
+};
+
+// Without reading weights. kUnsupported names a model type that no family here covers.
+WINDROW_API Result<ModelInfo> read_model_info(const std::string& folder);
+
+// The plan of a model's state: layers of equal window, heads and head dim form a group, in order of
+// their first layer. What Model::plan gives; needs no weights.
+WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
+
+// Codec::parse, but an affine codec without a group ("q4") gets the one that fits all layers: 64, or
+// 32 where some head_dim is no multiple of 64.
+WINDROW_API Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> layers);
+
+struct LoadOptions {
+  // Called on the loading thread with the bytes of weights that are ready and their total, several
+  // times, the last time with done == total. Must not throw.
+  std::function<void(std::size_t done, std::size_t total)> progress;
+};
+
+class WINDROW_API Model {
+ public:
+  // Reads config.json and the safetensors of `folder`; checks the shape and type of every tensor
+  // and refuses tensors of the text model it has no use for (a bias, say) by name. Weights are
+  // copied into the kernels' layout; embedding rows are read from the mapped file, which must
+  // not change while the model lives. `pool` is used during the call only.
+  static Result<Model> load(const std::string& folder, ThreadPool& pool, const LoadOptions& options = {});
+
+  const ModelInfo& info() const noexcept;
+  // Numbers in the tensors that are used; tied embeddings count once.
+  std::size_t parameters() const noexcept;
+  // plan_state(info(), kv, limits).
+  Result<StatePlan> plan(const KvChoice& kv, const Limits& limits) const;
+
+ private:
+  friend class Runner;
+  struct Impl;
+  explicit Model(std::shared_ptr<const Impl> impl) noexcept;
+  std::shared_ptr<const Impl> impl_;
+};
+
+// Seconds spent in the parts of forward(), added up over calls.
+struct ForwardProfile {
+  double products = 0;   // matrix products
+  double attention = 0;  // attend
+  double state = 0;      // append and read: storing keys and values
+  double layers = 0;     // everything else: norms, rotations, activations, embedding
+};
+
+// The forward pass of a model over steps of stores made from one plan: the attention kernels,
+// chosen once, and the activations of the largest step, allocated once.
+class WINDROW_API Runner {
+ public:
+  // The plan must hold every layer of the model with its heads, head dim and window;
+  // kInvalidArgument names the layer where it does not. Shares ownership of the model; `pool`
+  // must outlive the runner (a pool may be moved only while no runner refers to it).
+  static Result<Runner> create(const Model& model, const StatePlan& plan, ThreadPool& pool);
+  Runner(Runner&&) noexcept;
+  Runner& operator=(Runner&&) noexcept;
+  ~Runner();
+
+  // Runs step.tokens() tokens through all layers: appends each layer's keys and values to the
+  // step and attends. The step stays open: resolve or abort is the caller's.
+  //   ids     [step.tokens()], packed by row, each in [0, vocab_size)
+  //   wanted  tokens of the step whose logits are wanted, strictly ascending; may be empty
+  //   logits  [wanted.size(), vocab_size], after the model's final softcap
+  // kInvalidArgument for wrong sizes, an id outside the vocabulary (naming its place) or a step
+  // larger than the plan's; then nothing was appended.
+  Status forward(Step& step, std::span<const std::int32_t> ids, std::span<const std::int32_t> wanted,
+                 std::span<float> logits);
+
+  // Bytes of the activations, allocated by create.
+  std::size_t scratch_bytes() const noexcept;
+  // Adds the time of every later forward() to `profile`; null (the start) measures nothing.
+  void set_profile(ForwardProfile* profile) noexcept;
+
+ private:
+  struct Impl;
+  explicit Runner(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace windrow

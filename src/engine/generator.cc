@@ -1,0 +1,170 @@
+// The generation loop: prefill in chunks, then one token a step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+
+#include "windrow/engine.h"
+
+namespace windrow {
+namespace {
+
+Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+const char* finish_reason_name(FinishReason reason) noexcept {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kCancelled: return "cancelled";
+  }
+  return "unknown";
+}
+
+struct Generator::Impl {
+  Model model;
+  StatePlan plan;
+  StateStore store;
+  Runner runner;
+  Row row;
+  std::vector<float> logits;
+
+  Status check(std::span<const std::int32_t> prompt, const GenerateOptions& options) const;
+  Status step(std::span<const std::int32_t> ids, bool want_last);
+  Result<Generation> run(std::span<const std::int32_t> prompt, const GenerateOptions& options);
+};
+
+Generator::Generator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Generator::Generator(Generator&&) noexcept = default;
+Generator& Generator::operator=(Generator&&) noexcept = default;
+Generator::~Generator() = default;
+
+Result<Generator> Generator::create(const Model& model, const KvChoice& kv, const Limits& limits,
+                                    ThreadPool& pool) try {
+  if (limits.rows != 1) return invalid(fmt::format("generator: limits.rows is {}, must be 1", limits.rows));
+  Result<StatePlan> plan = model.plan(kv, limits);
+  if (!plan.ok()) return plan.status();
+  Result<Runner> runner = Runner::create(model, *plan, pool);
+  if (!runner.ok()) return runner.status();
+  Result<StateStore> store = StateStore::create(*plan);
+  if (!store.ok()) return store.status();
+  std::vector<float> logits(static_cast<std::size_t>(model.info().vocab_size));
+  return Generator(std::make_unique<Impl>(
+      Impl{model, std::move(*plan), std::move(*store), std::move(*runner), Row(), std::move(logits)}));
+} catch (const std::exception& e) {
+  return Status(StatusCode::kResourceExhausted, fmt::format("generator: {}", e.what()));
+}
+
+Status Generator::Impl::check(std::span<const std::int32_t> prompt, const GenerateOptions& o) const {
+  if (prompt.empty()) return invalid("generate: the prompt has no tokens");
+  if (o.max_tokens < 0)
+    return invalid(fmt::format("generate: max_tokens is {}, must be at least 0", o.max_tokens));
+  if (o.prefill_chunk < 1) {
+    return invalid(fmt::format("generate: prefill_chunk is {}, must be at least 1", o.prefill_chunk));
+  }
+  const std::size_t most = static_cast<std::size_t>(plan.limits().tokens);
+  const std::size_t fed_back = static_cast<std::size_t>(std::max(o.max_tokens, 1) - 1);
+  if (prompt.size() > most || fed_back > most - prompt.size()) {
+    return invalid(
+        fmt::format("generate: a prompt of {} tokens and {} new ones need {} positions, the state has {}",
+                    prompt.size(), o.max_tokens, prompt.size() + fed_back, most));
+  }
+  return {};
+}
+
+// Feeds ids to the row; `logits` are those of the last one if wanted.
+Status Generator::Impl::step(std::span<const std::int32_t> ids, bool want_last) {
+  Row* const rows[] = {&row};
+  const int lengths[] = {static_cast<int>(ids.size())};
+  Result<Step> step = store.begin(rows, lengths);
+  if (!step.ok()) return step.status();
+  const std::int32_t last[] = {lengths[0] - 1};
+  const std::size_t wanted = want_last ? 1 : 0;
+  if (Status s = runner.forward(*step, ids, {last, wanted}, {logits.data(), wanted * logits.size()});
+      !s.ok()) {
+    return s;
+  }
+  return step->resolve();
+}
+
+Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, const GenerateOptions& o) {
+  if (Status s = check(prompt, o); !s.ok()) return s;
+  Result<Sampler> sampler = Sampler::create(o.sampling);
+  if (!sampler.ok()) return sampler.status();
+  row = Row();  // the pages of the last text come back before new ones are taken
+  Result<Row> fresh = store.new_row();
+  if (!fresh.ok()) return fresh.status();
+  row = std::move(*fresh);
+
+  Generation g;
+  const auto cancelled = [&] { return o.cancel != nullptr && o.cancel->load(std::memory_order_relaxed); };
+  std::vector<std::int32_t> history(prompt.begin(), prompt.end());
+  history.reserve(prompt.size() + static_cast<std::size_t>(o.max_tokens));
+
+  const auto start = std::chrono::steady_clock::now();
+  const std::size_t chunk = static_cast<std::size_t>(std::min(o.prefill_chunk, plan.limits().step_tokens));
+  std::size_t done = 0;
+  while (done < prompt.size() && !cancelled()) {
+    const std::size_t n = std::min(chunk, prompt.size() - done);
+    const bool last = done + n == prompt.size() && o.max_tokens > 0;
+    if (Status s = step(prompt.subspan(done, n), last); !s.ok()) return s;
+    done += n;
+    if (o.on_prefill) o.on_prefill(static_cast<int>(done), static_cast<int>(prompt.size()));
+  }
+  g.prefill_s = seconds_since(start);
+
+  const auto decode_start = std::chrono::steady_clock::now();
+  const auto decode = [&]() -> Status {
+    for (int n = 0; n < o.max_tokens; n++) {
+      if (cancelled() || done < prompt.size()) {
+        g.finish_reason = FinishReason::kCancelled;
+        return {};
+      }
+      if (n > 0) {
+        if (Status s = step({&history.back(), 1}, true); !s.ok()) return s;
+        g.decode_steps++;
+      }
+      Result<std::int32_t> id = sampler->sample(logits, history, static_cast<std::uint64_t>(n));
+      if (!id.ok()) return id.status();
+      if (std::find(o.stop_ids.begin(), o.stop_ids.end(), *id) != o.stop_ids.end()) {
+        g.finish_reason = FinishReason::kStop;
+        return {};
+      }
+      g.ids.push_back(*id);
+      history.push_back(*id);
+      if (o.on_token && !o.on_token(*id)) {
+        g.finish_reason = FinishReason::kCancelled;
+        return {};
+      }
+    }
+    return {};
+  };
+  if (Status s = decode(); !s.ok()) return s;
+  if (done < prompt.size()) g.finish_reason = FinishReason::kCancelled;
+  g.decode_s = seconds_since(decode_start);
+  g.length = row.length();
+  return g;
+}
+
+Result<Generation> Generator::generate(std::span<const std::int32_t> prompt,
+                                       const GenerateOptions& options) try {
+  Result<Generation> g = impl_->run(prompt, options);
+  if (!g.ok()) impl_->row = Row();
+  return g;
+} catch (const std::exception& e) {
+  impl_->row = Row();
+  return Status(StatusCode::kResourceExhausted, fmt::format("generate: {}", e.what()));
+}
+
+const StatePlan& Generator::plan() const noexcept { return impl_->plan; }
+PoolUse Generator::pool_use(int group) const noexcept { return impl_->store.pool_use(group); }
+void Generator::set_profile(ForwardProfile* profile) noexcept { impl_->runner.set_profile(profile); }
+
+}  // namespace windrow

@@ -1,0 +1,284 @@
+// Reads config.json and generation_config.json into a ModelConfig.
+#include "model/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "base/json.h"
+#include "io/file.h"
+#include "model/config_defaults.h"
+#include "model/config_rope.h"
+
+namespace windrow {
+namespace {
+
+// A config.json is a few KB; one that maps every class of a classifier has been seen at 0.5 MB.
+constexpr std::size_t kMaxConfigBytes = std::size_t{4} << 20;
+// Bounds far above any published model, and such that products of two stay below 2^63.
+constexpr int kMaxWidth = 1 << 20;  // hidden_size; the largest published is 16,384
+constexpr int kMaxIntermediate = 1 << 24;
+constexpr int kMaxLayers = 4096;
+constexpr int kMaxHeads = 4096;  // heads x head_dim stays below 2^24
+constexpr int kMaxHeadDim = 4096;
+constexpr int kMaxVocab = 1 << 24;
+constexpr int kMaxPositions = 1 << 30;  // so that a position and a window add up in 32 bits
+constexpr double kMinEps = 1e-30;       // 1 / sqrt(eps) is finite in f32
+constexpr double kMinPositive = 1e-3;   // of softcaps and scales, which divide
+constexpr double kMaxPositive = 1e6;
+
+int int_or_required(JsonReader& reader, const char* key, int fallback, int low, int high) {
+  return fallback == 0 ? reader.require_int(key, low, high) : reader.int_or(key, fallback, low, high);
+}
+
+class Parser {
+ public:
+  // `text` reads text_config where there is one, `outer` the whole file.
+  Parser(JsonReader outer, JsonReader text, bool nested) : outer_(std::move(outer)), text_(std::move(text)) {
+    config_.nested = nested;
+  }
+
+  ModelConfig parse() {
+    read_model_type();
+    refuse_what_changes_the_computation();
+    read_sizes();
+    read_numerics();
+    read_layers();
+    const RopePair rope = read_rope(text_, defaults_.rope_theta, defaults_.rope_local_theta);
+    config_.rope_full = rope.full;
+    config_.rope_sliding = rope.sliding;
+    read_outer_keys();
+    return std::move(config_);
+  }
+
+ private:
+  JsonReader& reader_of(const char* key) { return text_.has(key) ? text_ : outer_; }
+
+  void read_model_type() {
+    config_.model_type = text_.string_or("model_type", "");
+    if (config_.model_type.empty()) {
+      config_.model_type = outer_.require_string("model_type");
+      if (config_.nested) config_.model_type += "_text";
+    }
+    defaults_ = family_defaults(config_.model_type);
+  }
+
+  void refuse_what_changes_the_computation() {
+    for (const char* key : {"quantization", "quantization_config"}) {
+      JsonReader& reader = reader_of(key);
+      if (!reader.has(key)) continue;
+      reader.fail(key, "is present, quantized checkpoints are not supported", StatusCode::kUnsupported);
+    }
+    const Json* bidirectional = text_.find("use_bidirectional_attention");
+    if (bidirectional != nullptr && *bidirectional != false) {
+      text_.fail("use_bidirectional_attention",
+                 fmt::format("is {}, only causal attention is supported", describe(*bidirectional)),
+                 StatusCode::kUnsupported);
+    }
+    config_.attention_bias = text_.bool_or("attention_bias", false);
+    if (config_.attention_bias && !defaults_.may_have_attention_bias) {
+      text_.fail("attention_bias", fmt::format("is true, {} has no attention bias", config_.model_type),
+                 StatusCode::kUnsupported);
+    }
+  }
+
+  void read_sizes() {
+    config_.hidden_size = text_.require_int("hidden_size", 1, kMaxWidth);
+    read_intermediate_size();
+    config_.num_layers = text_.require_int("num_hidden_layers", 1, kMaxLayers);
+    config_.num_heads = int_or_required(text_, "num_attention_heads", defaults_.num_heads, 1, kMaxHeads);
+    const int kv_heads = defaults_.num_kv_heads == 0 ? config_.num_heads : defaults_.num_kv_heads;
+    config_.num_kv_heads = text_.int_or("num_key_value_heads", kv_heads, 1, kMaxHeads);
+    if (config_.num_heads % config_.num_kv_heads != 0) {
+      text_.fail("num_attention_heads", fmt::format("is {}, no multiple of the {} key-value heads",
+                                                    config_.num_heads, config_.num_kv_heads));
+    }
+    read_head_dim();
+    config_.vocab_size = int_or_required(text_, "vocab_size", defaults_.vocab_size, 1, kMaxVocab);
+    config_.max_position_embeddings = int_or_required(text_, "max_position_embeddings",
+                                                      defaults_.max_position_embeddings, 1, kMaxPositions);
+  }
+
+  // Gemma 3n states one size a layer.
+  void read_intermediate_size() {
+    if (!text_.has("intermediate_size")) return text_.fail("intermediate_size", "is missing");
+    const std::vector<std::int32_t> sizes = text_.int_list("intermediate_size", 1, kMaxIntermediate);
+    if (sizes.empty()) return text_.fail("intermediate_size", "is an empty array");
+    config_.intermediate_size = sizes[0];
+    if (std::any_of(sizes.begin(), sizes.end(), [&](int size) { return size != sizes[0]; })) {
+      text_.fail("intermediate_size", "differs between layers, which is not supported",
+                 StatusCode::kUnsupported);
+    }
+  }
+
+  void read_head_dim() {
+    const bool derived = !text_.has("head_dim") && defaults_.head_dim == 0;
+    if (derived && config_.hidden_size % config_.num_heads != 0) {
+      return text_.fail("head_dim", fmt::format("is missing, and hidden_size {} is no multiple of {} heads",
+                                                config_.hidden_size, config_.num_heads));
+    }
+    const int fallback = derived ? config_.hidden_size / config_.num_heads : defaults_.head_dim;
+    config_.head_dim = text_.int_or("head_dim", fallback, 2, kMaxHeadDim);
+    if (derived && config_.head_dim > kMaxHeadDim) {
+      text_.fail("head_dim",
+                 fmt::format("is {} (hidden_size / heads), expected 2 to {}", fallback, kMaxHeadDim));
+    }
+    // RoPE turns pairs.
+    if (config_.head_dim % 2 != 0)
+      text_.fail("head_dim", fmt::format("is {}, expected an even number", config_.head_dim));
+  }
+
+  void read_numerics() {
+    config_.rms_norm_eps = text_.double_or("rms_norm_eps", 1e-6, kMinEps, 1);
+    const double scalar =
+        defaults_.query_pre_attn_scalar == 0 ? config_.head_dim : defaults_.query_pre_attn_scalar;
+    config_.query_pre_attn_scalar =
+        text_.double_or("query_pre_attn_scalar", scalar, kMinPositive, kMaxPositive);
+    config_.attn_logit_softcapping = text_.double_or("attn_logit_softcapping", 0, kMinPositive, kMaxPositive);
+    config_.final_logit_softcapping =
+        text_.double_or("final_logit_softcapping", 0, kMinPositive, kMaxPositive);
+    // Gemma 1 and 2 state both; hidden_activation is the one that counts.
+    const char* key = text_.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+    config_.hidden_activation = text_.string_or(key, defaults_.hidden_activation);
+    if (config_.hidden_activation.empty()) text_.fail("hidden_activation", "is missing");
+  }
+
+  void read_layers() {
+    // An explicit null switches the window off; an absent key means the family's.
+    const int fallback = text_.is_null("sliding_window") ? 0 : defaults_.sliding_window;
+    int window = text_.int_or("sliding_window", fallback, 1, kMaxPositions);
+    if (!text_.bool_or("use_sliding_window", true)) window = 0;
+    read_layer_types(window);
+    const bool slides =
+        std::count(config_.layer_types.begin(), config_.layer_types.end(), LayerType::kSliding) > 0;
+    if (slides && window == 0) text_.fail("sliding_window", "is missing, but there are sliding layers");
+    config_.sliding_window = slides ? window : 0;
+  }
+
+  void read_layer_types(int window) {
+    const auto layers = static_cast<std::size_t>(config_.num_layers);
+    if (text_.has("layer_types")) {
+      for (const std::string& name : text_.string_list("layer_types")) {
+        if (name != "full_attention" && name != "sliding_attention") {
+          return text_.fail("layer_types",
+                            fmt::format("holds {}, supported are \"full_attention\" and "
+                                        "\"sliding_attention\"",
+                                        quote(name)),
+                            StatusCode::kUnsupported);
+        }
+        config_.layer_types.push_back(name == "full_attention" ? LayerType::kFull : LayerType::kSliding);
+      }
+      if (config_.layer_types.size() != layers) {
+        text_.fail("layer_types",
+                   fmt::format("has {} entries for {} layers", config_.layer_types.size(), layers));
+      }
+      return;
+    }
+    if (window == 0) return config_.layer_types.assign(layers, LayerType::kFull);
+    if (text_.bool_or("use_sliding_window", false)) {
+      // Qwen 2: the layers from max_window_layers on slide. Not ours to guess.
+      return text_.fail("use_sliding_window", "is true without \"layer_types\", which is not supported",
+                        StatusCode::kUnsupported);
+    }
+    const char* key =
+        text_.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+    const int pattern = text_.int_or(key, defaults_.sliding_window_pattern, 1, kMaxLayers);
+    for (int i = 0; i < config_.num_layers; i++) {
+      // Without a pattern a window means that every layer slides (Mistral, Phi-3).
+      const bool full = pattern != 0 && (i + 1) % pattern == 0;
+      config_.layer_types.push_back(full ? LayerType::kFull : LayerType::kSliding);
+    }
+  }
+
+  // Keys that files with a text_config state inside or outside of it.
+  void read_outer_keys() {
+    const char* tie = "tie_word_embeddings";
+    config_.tie_word_embeddings = reader_of(tie).bool_or(tie, defaults_.tie_word_embeddings);
+    read_dtype();
+    config_.bos_token_ids = read_ids("bos_token_id", defaults_.bos_token_id);
+    config_.eos_token_ids = read_ids("eos_token_id", defaults_.eos_token_id);
+  }
+
+  void read_dtype() {
+    const bool is_new = text_.has("dtype") || outer_.has("dtype");
+    const char* key = is_new ? "dtype" : "torch_dtype";
+    JsonReader& reader = reader_of(key);
+    const std::string name = reader.string_or(key, "bfloat16");
+    if (name == "bfloat16") {
+      config_.dtype = DType::kBF16;
+    } else if (name == "float16") {
+      config_.dtype = DType::kF16;
+    } else if (name == "float32") {
+      config_.dtype = DType::kF32;
+    } else {
+      reader.fail(key, fmt::format("is {}, supported are bfloat16, float16 and float32", quote(name)),
+                  StatusCode::kUnsupported);
+    }
+  }
+
+  std::vector<std::int32_t> read_ids(const char* key, int fallback) {
+    // A multimodal file states every stop token outside; the text_config repeats one at most.
+    JsonReader& reader = outer_.has(key) ? outer_ : text_;
+    std::vector<std::int32_t> ids = reader.int_list(key, 0, config_.vocab_size - 1);
+    if (!reader.has(key) && fallback >= 0 && fallback < config_.vocab_size) ids.push_back(fallback);
+    return ids;
+  }
+
+  ModelConfig config_;
+  FamilyDefaults defaults_;
+  JsonReader outer_;
+  JsonReader text_;
+};
+
+Status read_generation(std::string_view text, const std::string& name, ModelConfig& config) {
+  const Result<Json> json = parse_json(text, name, {.max_bytes = kMaxConfigBytes});
+  if (!json.ok()) return json.status();
+  Status error;
+  JsonReader reader(*json, name, error);
+  const auto override_ids = [&](const char* key, std::vector<std::int32_t>& ids) {
+    if (reader.has(key)) ids = reader.int_list(key, 0, config.vocab_size - 1);
+  };
+  override_ids("bos_token_id", config.bos_token_ids);
+  override_ids("eos_token_id", config.eos_token_ids);
+  return error;
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_config(std::string_view config, std::string_view generation,
+                                 const std::string& prefix) {
+  try {
+    const std::string name = prefix + "config.json";
+    const Result<Json> json = parse_json(config, name, {.max_bytes = kMaxConfigBytes});
+    if (!json.ok()) return json.status();
+    Status error;
+    const JsonReader outer(*json, name, error);
+    const bool nested = outer.has("text_config");
+    ModelConfig result = Parser(outer, nested ? outer.object("text_config") : outer, nested).parse();
+    if (!error.ok()) return error;
+    if (!generation.empty()) error = read_generation(generation, prefix + "generation_config.json", result);
+    if (!error.ok()) return error;
+    return result;
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, prefix + "config.json: out of memory while reading it");
+  }
+}
+
+Result<ModelConfig> load_config(const std::string& folder) {
+  const std::string prefix = folder + "/";
+  const Result<std::string> config = read_file(prefix + "config.json", kMaxConfigBytes);
+  if (!config.ok()) return config.status();
+  std::string generation_text;
+  if (path_exists(prefix + "generation_config.json")) {
+    Result<std::string> generation = read_file(prefix + "generation_config.json", kMaxConfigBytes);
+    if (!generation.ok()) return generation.status();
+    generation_text = std::move(*generation);
+  }
+  return parse_config(*config, generation_text, prefix);
+}
+
+}  // namespace windrow

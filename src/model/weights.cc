@@ -1,0 +1,127 @@
+#include "model/weights.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/float16.h"
+
+namespace windrow {
+namespace {
+
+struct Naming {
+  std::string_view prefix, head;
+};
+// The most specific first: "model." is a prefix of the third.
+constexpr Naming kNamings[] = {{"language_model.model.", "language_model.lm_head.weight"},
+                               {"model.language_model.", "lm_head.weight"},
+                               {"model.", "lm_head.weight"}};
+
+// Buffers that old checkpoints saved although they follow from the config.
+bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+float load_number(DType dtype, const std::byte* bytes) {
+  if (dtype == DType::kF32) {
+    float f;
+    std::memcpy(&f, bytes, sizeof f);
+    return f;
+  }
+  std::uint16_t h;
+  std::memcpy(&h, bytes, sizeof h);
+  return dtype == DType::kBF16 ? f32_from_bf16(h) : f32_from_f16(h);
+}
+
+}  // namespace
+
+void RowTable::row(std::size_t row, float scale, float* out) const {
+  const std::size_t size = dtype_size(view_.dtype);
+  const std::byte* bytes = view_.bytes.data() + row * cols_ * size;
+  if (view_.dtype == DType::kBF16) {  // the common type, in a loop that compilers vectorize
+    for (std::size_t i = 0; i < cols_; i++) {
+      std::uint16_t h;
+      std::memcpy(&h, bytes + 2 * i, sizeof h);
+      out[i] = f32_from_bf16(h) * scale;
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < cols_; i++) out[i] = load_number(view_.dtype, bytes + i * size) * scale;
+}
+
+WeightReader::WeightReader(const ModelTensors& tensors, ThreadPool& pool, Progress progress,
+                           std::string_view prefix, std::string_view head)
+    : tensors_(&tensors), pool_(&pool), progress_(std::move(progress)), prefix_(prefix), head_(head) {
+  for (const TensorView& t : tensors.tensors()) {
+    if (ours(t.name)) total_ += t.bytes.size();
+  }
+}
+
+Result<WeightReader> WeightReader::create(const ModelTensors& tensors, ThreadPool& pool, Progress progress) {
+  for (const Naming& n : kNamings) {
+    if (tensors.find(std::string(n.prefix) + "embed_tokens.weight") == nullptr) continue;
+    return WeightReader(tensors, pool, std::move(progress), n.prefix, n.head);
+  }
+  return Status(StatusCode::kCorrupt,
+                "no tensor \"model.embed_tokens.weight\" (nor under \"language_model.model.\" or "
+                "\"model.language_model.\")");
+}
+
+bool WeightReader::ours(std::string_view name) const {
+  return (name.starts_with(prefix_) || name == head_) && !is_derived(name);
+}
+
+Result<TensorView> WeightReader::take(const std::string& full, std::span<const std::size_t> shape) {
+  Result<TensorView> view = tensors_->get_float(full, shape);
+  if (view.ok() && taken_.insert(full).second) parameters_ += view->elements();
+  return view;
+}
+
+Result<PackedMatrix> WeightReader::pack(const std::string& full, std::size_t rows, std::size_t cols) {
+  const std::size_t shape[] = {rows, cols};
+  Result<TensorView> view = take(full, shape);
+  if (!view.ok()) return view.status();
+  Result<PackedMatrix> packed = PackedMatrix::pack(view->dtype, view->bytes.data(), rows, cols, *pool_);
+  if (!packed.ok()) return packed.status().with_context(fmt::format("tensor \"{}\"", full));
+  done_ += view->bytes.size();
+  if (progress_) progress_(done_, total_);
+  return packed;
+}
+
+Result<PackedMatrix> WeightReader::matrix(const std::string& name, std::size_t rows, std::size_t cols) {
+  return pack(std::string(prefix_) + name, rows, cols);
+}
+
+Result<PackedMatrix> WeightReader::head(std::size_t rows, std::size_t cols) {
+  return pack(std::string(head_), rows, cols);
+}
+
+Result<RowTable> WeightReader::row_table(const std::string& name, std::size_t rows, std::size_t cols) {
+  const std::size_t shape[] = {rows, cols};
+  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  if (!view.ok()) return view.status();
+  return RowTable(std::move(*view));
+}
+
+Result<std::vector<float>> WeightReader::vector(const std::string& name, std::size_t size, float plus) {
+  const std::size_t shape[] = {size};
+  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  if (!view.ok()) return view.status();
+  std::vector<float> values(size);
+  const std::size_t each = dtype_size(view->dtype);
+  for (std::size_t i = 0; i < size; i++)
+    values[i] = load_number(view->dtype, view->bytes.data() + i * each) + plus;
+  return values;
+}
+
+Status WeightReader::finish() {
+  for (const TensorView& t : tensors_->tensors()) {
+    // A head beside tied embeddings repeats them (some exporters save both).
+    if (!ours(t.name) || t.name == head_ || taken_.contains(t.name)) continue;
+    return Status(StatusCode::kUnsupported,
+                  fmt::format("tensor \"{}\": this model family has no use for it", t.name));
+  }
+  if (progress_) progress_(total_, total_);
+  return {};
+}
+
+}  // namespace windrow

@@ -1,0 +1,206 @@
+// The elementwise layers against plain f64 formulas, on every instruction set, at odd sizes.
+#include "model/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "model/rope.h"
+#include "model/simd_targets.h"
+
+namespace windrow {
+namespace {
+
+constexpr std::size_t kSizes[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 67, 96, 128, 255, 256, 1152};
+
+std::vector<float> random_floats(std::size_t n, unsigned seed, float spread = 2.0f) {
+  std::mt19937 rng(seed);
+  std::vector<float> v(n);
+  for (float& f : v) f = (static_cast<float>(rng()) / 4294967296.0f - 0.5f) * 2.0f * spread;
+  return v;
+}
+
+std::vector<double> reference_norm(const std::vector<float>& x, const std::vector<float>& w, double eps) {
+  double sum = 0;
+  for (float f : x) sum += static_cast<double>(f) * f;
+  const double r = 1.0 / std::sqrt(sum / static_cast<double>(x.size()) + eps);
+  std::vector<double> y;
+  for (std::size_t i = 0; i < x.size(); i++) y.push_back(x[i] * r * w[i]);
+  return y;
+}
+
+double reference_gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+void expect_close(const std::vector<float>& got, const std::vector<double>& want, double relative) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); i++) {
+    EXPECT_NEAR(got[i], want[i], relative * std::max(1.0, std::abs(want[i]))) << "element " << i;
+  }
+}
+
+TEST(Layers, RmsNormIsTheFormulaAndWorksInPlace) {
+  on_every_target([] {
+    for (std::size_t n : kSizes) {
+      const std::vector<float> x = random_floats(n, 1), w = random_floats(n, 2);
+      std::vector<float> y(n), same = x;
+      rms_norm(x.data(), w.data(), n, 1e-6f, y.data());
+      expect_close(y, reference_norm(x, w, 1e-6), 1e-6);
+      rms_norm(same.data(), w.data(), n, 1e-6f, same.data());
+      EXPECT_EQ(same, y);
+    }
+  });
+}
+
+TEST(Layers, RmsNormOfZerosIsZeroThroughItsEpsilon) {
+  on_every_target([] {
+    std::vector<float> x(33, 0.0f), y(33, 1.0f);
+    const std::vector<float> w(33, 5.0f);
+    rms_norm(x.data(), w.data(), x.size(), 1e-6f, y.data());
+    EXPECT_EQ(y, x);
+  });
+}
+
+TEST(Layers, AddRmsNormAddsExactlyTheNorm) {
+  on_every_target([] {
+    for (std::size_t n : kSizes) {
+      const std::vector<float> y = random_floats(n, 3), w = random_floats(n, 4), x = random_floats(n, 5);
+      std::vector<float> normed(n), sum = x;
+      rms_norm(y.data(), w.data(), n, 1e-5f, normed.data());
+      add_rms_norm(y.data(), w.data(), n, 1e-5f, sum.data());
+      for (std::size_t i = 0; i < n; i++) EXPECT_EQ(sum[i], x[i] + normed[i]);
+    }
+  });
+}
+
+TEST(Layers, NormRopeNormalizesEachHeadAndTurnsItsPairs) {
+  on_every_target([] {
+    for (std::size_t dim : {2u, 6u, 16u, 32u, 64u, 80u, 256u}) {
+      for (std::size_t heads : {1u, 3u}) {
+        const std::vector<float> x = random_floats(heads * dim, 6), w = random_floats(dim, 7);
+        const RopeFrequencies rope(static_cast<int>(dim), {10000.0, 1.0});
+        std::vector<float> c(dim / 2), s(dim / 2), got = x;
+        rope.fill(123, c.data(), s.data());
+        norm_rope(got.data(), heads, dim, w.data(), 1e-6f, c.data(), s.data());
+        for (std::size_t h = 0; h < heads; h++) {
+          const auto head = x.begin() + static_cast<std::ptrdiff_t>(h * dim);
+          const std::vector<double> n =
+              reference_norm(std::vector<float>(head, head + static_cast<std::ptrdiff_t>(dim)), w, 1e-6);
+          for (std::size_t i = 0; i < dim / 2; i++) {
+            EXPECT_NEAR(got[h * dim + i], n[i] * c[i] - n[i + dim / 2] * s[i], 3e-6);
+            EXPECT_NEAR(got[h * dim + i + dim / 2], n[i + dim / 2] * c[i] + n[i] * s[i], 3e-6);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(Layers, RopeWithoutWeightOnlyTurns) {
+  on_every_target([] {
+    std::vector<float> x = {1, 2, 3, 4}, c = {0, 1}, s = {1, 0};
+    norm_rope(x.data(), 1, 4, nullptr, 0.0f, c.data(), s.data());
+    EXPECT_EQ(x, (std::vector<float>{-3, 2, 1, 4}));
+  });
+}
+
+TEST(Layers, GeluTanhMulIsTheFormulaFarIntoBothTails) {
+  on_every_target([] {
+    for (std::size_t n : kSizes) {
+      std::vector<float> gate = random_floats(n, 8, 12.0f), up = random_floats(n, 9);
+      gate[0] = -1000.0f;
+      if (n > 2) gate[1] = 1000.0f, gate[2] = 0.0f;
+      std::vector<float> y(n);
+      gelu_tanh_mul(gate.data(), up.data(), n, y.data());
+      for (std::size_t i = 0; i < n; i++) {
+        const double want = reference_gelu(gate[i]) * up[i];
+        EXPECT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want))) << gate[i];
+      }
+      gelu_tanh_mul(gate.data(), up.data(), n, gate.data());
+      EXPECT_EQ(gate, y);
+    }
+  });
+}
+
+TEST(Layers, SoftcapBoundsAndKeepsNaN) {
+  on_every_target([] {
+    std::vector<float> x = random_floats(77, 10, 100.0f);
+    x[3] = 1e30f, x[4] = -1e30f, x[5] = 0.0f, x[6] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> y = x;
+    softcap(y.data(), y.size(), 30.0f);
+    for (std::size_t i = 0; i < x.size(); i++) {
+      if (i == 6) {
+        EXPECT_TRUE(std::isnan(y[i]));
+      } else {
+        EXPECT_NEAR(y[i], 30.0 * std::tanh(x[i] / 30.0), 5e-6);
+      }
+    }
+  });
+}
+
+TEST(Layers, NaNReachesTheOutputOfNormAndGelu) {
+  on_every_target([] {
+    std::vector<float> x(19, 1.0f), y(19);
+    const std::vector<float> ones(19, 1.0f);
+    x[18] = std::numeric_limits<float>::quiet_NaN();
+    gelu_tanh_mul(x.data(), ones.data(), x.size(), y.data());
+    EXPECT_TRUE(std::isnan(y[18]));
+    EXPECT_FALSE(std::isnan(y[0]));
+    rms_norm(x.data(), ones.data(), x.size(), 1e-6f, y.data());
+    EXPECT_TRUE(std::isnan(y[0]));
+  });
+}
+
+TEST(Layers, ExpScaledIsTheExponentialDownToZero) {
+  on_every_target([] {
+    std::vector<float> x = random_floats(131, 11, 50.0f);
+    x[0] = -std::numeric_limits<float>::infinity(), x[1] = -1e30f, x[2] = 50.0f;
+    std::vector<float> y(x.size());
+    exp_scaled(x.data(), x.size(), 50.0f, 0.75f, y.data());
+    EXPECT_EQ(y[0], 0.0f);
+    EXPECT_EQ(y[1], 0.0f);
+    EXPECT_EQ(y[2], 1.0f);
+    for (std::size_t i = 3; i < x.size(); i++) {
+      const double want = std::exp((x[i] - 50.0f) * 0.75f);
+      EXPECT_NEAR(y[i], want, 1e-6 * want + 1e-37);
+    }
+  });
+}
+
+TEST(Layers, AnElementsResultDoesNotDependOnItsPlace) {
+  on_every_target([] {
+    const std::vector<float> gate(67, 1.37f), up(67, -0.77f);
+    std::vector<float> y(67);
+    gelu_tanh_mul(gate.data(), up.data(), y.size(), y.data());
+    for (float f : y) EXPECT_EQ(f, y[0]);
+  });
+}
+
+TEST(Rope, FrequenciesFallFromOneAndLinearScalingDividesThem) {
+  const RopeFrequencies plain(64, {1000000.0, 1.0}), scaled(64, {1000000.0, 8.0});
+  std::vector<float> c(32), s(32), c8(32), s8(32);
+  plain.fill(5, c.data(), s.data());
+  scaled.fill(40, c8.data(), s8.data());
+  for (std::size_t i = 0; i < 32; i++) {
+    const double angle = 5 * std::pow(1e6, -static_cast<double>(i) / 32);
+    EXPECT_NEAR(c[i], std::cos(angle), 1e-6);
+    EXPECT_NEAR(s[i], std::sin(angle), 1e-6);
+    EXPECT_EQ(c[i], c8[i]);  // 8 is a power of two: position 40 over 8 is position 5, exactly
+    EXPECT_EQ(s[i], s8[i]);
+  }
+}
+
+TEST(Rope, PositionZeroTurnsNothing) {
+  const RopeFrequencies rope(8, {10000.0, 1.0});
+  std::vector<float> c(4), s(4);
+  rope.fill(0, c.data(), s.data());
+  EXPECT_EQ(c, std::vector<float>(4, 1.0f));
+  EXPECT_EQ(s, std::vector<float>(4, 0.0f));
+}
+
+}  // namespace
+}  // namespace windrow
