@@ -78,7 +78,8 @@ struct HeadRange {
 // Advances the heads of a state by the tokens: reads it at `from`, leaves it at `to` (the same place,
 // or one that does not overlap; then `from` keeps its bytes, and no token is a copy) and writes the
 // outputs y [count, value_heads, value_dim] of those heads. y may be null: the state gets the same bits.
-// `from` and `to` are whole states, [value_heads, value_dim, key_dim], at any address of a float.
+// `from` and `to` are whole states, [value_heads, value_dim, key_dim], at any address of a float. y overlaps
+// nothing else.
 void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, HeadRange heads,
                          const float* from, float* to, float* y);
 void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, const float* from,

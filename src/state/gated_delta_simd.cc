@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "state/gated_delta_simd.cc"  // NOLINT
 #include <hwy/foreach_target.h>                         // IWYU pragma: keep
 // After foreach_target.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -151,8 +152,16 @@ struct Job {
   std::size_t head;
   const float* from;  // the head's matrix
   float* to;
-  float* y;  // as the caller's
+  float* y;          // as the caller's
+  std::size_t left;  // floats from the head's first to the end of the state
 };
+
+// Brings the rows of the next block, or of the next head, while this one is worked on. Without it a
+// token takes the time of memory plus the time of arithmetic (Zen 3: 1.8 times as long).
+HWY_INLINE void prefetch(const float* next, std::size_t count) {
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  for (std::size_t i = 0; i < count; i += kLine) hwy::Prefetch(next + i);
+}
 
 // Rows [row, row + R) of the head through tokens [begin, end).
 template <DecayGate gate, bool output, std::size_t R>
@@ -163,6 +172,8 @@ HWY_NOINLINE void advance_block(const Job& job, std::size_t row, std::size_t beg
   const std::size_t first_value = h * static_cast<std::size_t>(shape.value_dim) + row;
   const std::size_t first_decay = gate == DecayGate::kVector ? h * dim : h;
   float* to = job.to + row * dim;
+  const std::size_t next = (row + R) * dim;
+  prefetch((begin == 0 ? job.from : job.to) + next, std::min(R * dim, job.left - next));
   for (std::size_t t = begin; t < end; t++) {
     const std::size_t key = t * shape.key_floats() + key_head * dim;
     const Token token = {job.tokens->k + key, output ? job.tokens->q + key : nullptr,
@@ -197,7 +208,8 @@ void AdvanceHeads(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, 
   const std::size_t matrix =
       static_cast<std::size_t>(shape.value_dim) * static_cast<std::size_t>(shape.key_dim);
   for (std::size_t h = static_cast<std::size_t>(heads.begin); h < static_cast<std::size_t>(heads.end); h++) {
-    head_function({&shape, &tokens, h, from + h * matrix, to + h * matrix, y});
+    head_function({&shape, &tokens, h, from + h * matrix, to + h * matrix, y,
+                   shape.state_floats() - h * matrix});
   }
 }
 
