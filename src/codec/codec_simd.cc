@@ -1,9 +1,8 @@
 // encode_record and decode_record in SIMD, equal to codec_scalar.cc bit for bit on every target.
 //
-// Encoding an affine vector takes three passes over a copy in L1: the extremes of each group; scale
-// and bias of all groups at once, lanes over groups, so that their three dependent divisions are paid
-// once; the codes, one byte each. Then eight code bytes at a time are pressed together inside a u64
-// lane and laid end to end.
+// Encoding an affine vector takes three passes: numbers rounded into L1 and the extremes of each
+// group; scale and bias of all groups at once, lanes over groups, so that their three dependent
+// divisions are paid once; the codes, joined to words in registers.
 //
 // Min and Max of Highway return the second operand when the first is NaN (x86) or when either is
 // NaN the other (scalar target): Max(value, other) with an `other` that is never NaN skips NaN on all.
@@ -35,7 +34,6 @@ static_assert(std::endian::native == std::endian::little, "records are little en
 
 using DF = hn::ScalableTag<float>;
 using DU = hn::RebindToUnsigned<DF>;
-using DU64 = hn::ScalableTag<std::uint64_t>;
 static_assert(hn::MaxLanes(DF()) <= 16, "head_dim is a multiple of 16, group of 32");
 
 // Lanes to or from memory that holds objects of another type. The scalar target stores through a
@@ -90,82 +88,61 @@ void DecodePlain16(const std::uint32_t* words, std::size_t dim, float* values) {
 
 // ---- affine
 
-// Eight codes as bytes of a u64 and the same end to end, `bits` apart, in its low 8 * bits: three
-// steps, each of which joins (or parts) neighbours of `width` bits in fields of twice that.
-struct Press {
-  explicit Press(int bits) {
-    for (int s = 0; s < 3; s++) {
-      const int field = 8 << s;  // holds a run of bits << s
-      const int run = bits << s;
-      shift[s] = field - run;
-      std::uint64_t ones = 0;
-      for (int at = 0; at < 64; at += 2 * field) ones |= ((std::uint64_t{1} << run) - 1) << at;
-      even[s] = ones;
-      odd[s] = ones << run;
-    }
-  }
-  int shift[3];
-  std::uint64_t even[3];  // the lower run of each pair
-  std::uint64_t odd[3];   // the upper run where it stands pressed
-};
+// Codes and words are handled as *fours*: the u32 lane j of a four holds the codes of four adjacent
+// elements, 4 * kBits wide. They are taken from four vectors that LoadInterleaved4 has dealt out, lane
+// j of vector k being element 4 * j + k. Fours of 8, 4 and 2 bits are words, half words and bytes of
+// the stream; the other widths are joined in pairs to the kBits bytes of eight codes.
+//
+// Four vectors must not exceed the smallest group, 32.
+using DFour = hn::CappedTag<float, 8>;
+using DFourU = hn::RebindToUnsigned<DFour>;
 
-hn::Vec<DU64> PressTogether(DU64 d, const Press& p, hn::Vec<DU64> x) {
-  for (int s = 0; s < 3; s++) {
-    const auto low = hn::And(x, hn::Set(d, p.even[s]));
-    x = hn::Or(low, hn::And(hn::ShiftRightSame(x, p.shift[s]), hn::Set(d, p.odd[s])));
+constexpr bool whole_fours(int bits) { return bits == 2 || bits == 4 || bits == 8; }
+
+template <int kBits>
+void StoreFour(hn::Vec<DFourU> four, std::uint8_t* to) {
+  const DFourU du;
+  if constexpr (kBits == 8) {
+    StoreAny(du, four, to);
+  } else if constexpr (kBits == 4) {
+    const hn::Rebind<std::uint16_t, DFour> d16;
+    StoreAny(d16, hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<DFour>(), four)), to);
+  } else {
+    static_assert(kBits == 2);
+    hn::StoreU(hn::U8FromU32(four), hn::Rebind<std::uint8_t, DFour>(), to);
   }
-  return x;
 }
 
-hn::Vec<DU64> SpreadApart(DU64 d, const Press& p, hn::Vec<DU64> x) {
-  for (int s = 2; s >= 0; s--) {
-    const auto high = hn::And(x, hn::Set(d, p.odd[s]));
-    x = hn::Or(hn::And(x, hn::Set(d, p.even[s])), hn::ShiftLeftSame(high, p.shift[s]));
+template <int kBits>
+hn::Vec<DFourU> LoadFour(const std::uint8_t* from) {
+  const DFourU du;
+  if constexpr (kBits == 8) {
+    return LoadAny(du, from);
+  } else if constexpr (kBits == 4) {
+    return hn::PromoteTo(du, LoadAny(hn::Rebind<std::uint16_t, DFour>(), from));
+  } else {
+    static_assert(kBits == 2);
+    return hn::PromoteTo(du, hn::LoadU(hn::Rebind<std::uint8_t, DFour>(), from));
   }
-  return x;
 }
 
-// One byte a code; room for a whole vector behind the last.
-struct Codes {
-  alignas(64) std::uint64_t eights[affine::kMaxDim / 8 + 8];
-  std::uint8_t* bytes() { return reinterpret_cast<std::uint8_t*>(eights); }
-};
-
-void PackCodes(int bits, Codes& codes, std::size_t dim, std::uint32_t* words) {
-  if (bits == 8) {
-    std::memcpy(words, codes.eights, dim);
-    return;
+template <int kBits>
+void JoinFours(const std::uint32_t* fours, std::size_t eights, std::uint8_t* to) {
+  for (std::size_t i = 0; i < eights; i++) {
+    const std::uint64_t eight = fours[2 * i] | static_cast<std::uint64_t>(fours[2 * i + 1]) << (4 * kBits);
+    // A store of 8 bytes is one instruction; the next ones overwrite its upper zeros.
+    std::memcpy(to + i * kBits, &eight, (eights - i) * kBits >= 8 ? 8 : kBits);
   }
-  const DU64 d;
-  const Press press(bits);
-  const std::size_t eights = dim / 8;
-  std::memset(codes.eights + eights, 0, 64);  // the lanes behind the last
-  for (std::size_t i = 0; i < eights; i += hn::Lanes(d)) {
-    hn::Store(PressTogether(d, press, hn::Load(d, codes.eights + i)), d, codes.eights + i);
-  }
-  // Each store's upper bytes are zeros that the next one overwrites.
-  std::uint8_t stream[affine::kMaxDim + 8];
-  const auto step = static_cast<std::size_t>(bits);
-  for (std::size_t i = 0; i < eights; i++) std::memcpy(stream + i * step, codes.eights + i, 8);
-  std::memcpy(words, stream, eights * step);
 }
 
-void UnpackCodes(int bits, const std::uint32_t* words, std::size_t dim, Codes& codes) {
-  if (bits == 8) {
-    std::memcpy(codes.eights, words, dim);
-    return;
-  }
-  const DU64 d;
-  const Press press(bits);
-  const std::size_t eights = dim / 8;
-  const auto step = static_cast<std::size_t>(bits);
-  std::uint8_t stream[affine::kMaxDim + 8];
-  std::memcpy(stream, words, eights * step);
-  std::memset(stream + eights * step, 0, 8);
-  for (std::size_t i = 0; i < eights; i++) std::memcpy(codes.eights + i, stream + i * step, 8);
-  std::memset(codes.eights + eights, 0, 64);
-  for (std::size_t i = 0; i < eights; i += hn::Lanes(d)) {
-    hn::Store(SpreadApart(d, press, hn::Load(d, codes.eights + i)), d, codes.eights + i);
+template <int kBits>
+void PartFours(const std::uint8_t* from, std::size_t eights, std::uint32_t* fours) {
+  constexpr std::uint32_t kMask = (1u << (4 * kBits)) - 1;
+  for (std::size_t i = 0; i < eights; i++) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, from + i * kBits, (eights - i) * kBits >= 8 ? 8 : kBits);
+    fours[2 * i] = static_cast<std::uint32_t>(eight) & kMask;
+    fours[2 * i + 1] = static_cast<std::uint32_t>(eight >> (4 * kBits)) & kMask;
   }
 }
 
@@ -244,16 +221,11 @@ void UnpackParams(std::size_t groups, const std::uint32_t* params, Groups& g) {
   }
 }
 
+// Rounds `values` to the input type, into x, and takes the extremes of each group.
 template <DType kInput>
-void EncodeAffine(int bits, std::size_t group, const float* values, std::size_t dim, std::uint32_t* words,
-                  std::uint32_t* params) {
+void RoundAndFindExtremes(const float* values, std::size_t groups, std::size_t group, float* x, Groups& g) {
   const DF df;
-  const DU du;
-  const hn::Rebind<std::uint8_t, DF> d8;
   const std::size_t n = hn::Lanes(df);
-  const std::size_t groups = dim / group;
-  alignas(64) float x[affine::kMaxDim];
-  Groups g;
   hn::Store(hn::Zero(df), df, g.lo + groups / n * n);  // defines the lanes behind the last group
   hn::Store(hn::Zero(df), df, g.hi + groups / n * n);
   for (std::size_t k = 0; k < groups; k++) {
@@ -267,43 +239,115 @@ void EncodeAffine(int bits, std::size_t group, const float* values, std::size_t 
     g.lo[k] = hn::GetLane(hn::MinOfLanes(df, lo));
     g.hi[k] = hn::GetLane(hn::MaxOfLanes(df, hi));
   }
-  ScaleAndBias(bits, groups, g);
-  Codes codes;
-  const auto max_code = hn::Set(df, affine::max_code(bits));
+}
+
+// The code of each number, in the low bits of a float's: 2^23 + t holds t, rounded to even.
+template <int kBits>
+hn::Vec<DFourU> CodeAboveMagic(hn::Vec<DFour> x, hn::Vec<DFour> scale, hn::Vec<DFour> bias) {
+  const DFour d;
+  const auto t = hn::Div(hn::Sub(x, bias), scale);
+  const auto clamped = hn::Min(hn::Max(t, hn::Zero(d)), hn::Set(d, affine::max_code(kBits)));
+  return hn::BitCast(DFourU(), hn::Add(clamped, hn::Set(d, 0x1p23f)));
+}
+
+template <int kBits>
+void EncodeCodes(const float* x, std::size_t groups, std::size_t group, const Groups& g,
+                 std::uint32_t* words) {
+  const DFour d;
+  const DFourU du;
+  // What the bits of 2^23 add up to in a four, modulo 2^32.
+  constexpr std::uint32_t kMagic = std::bit_cast<std::uint32_t>(0x1p23f);
+  constexpr std::uint32_t kMagics =
+      kMagic + (kMagic << kBits) + (kMagic << (2 * kBits)) + (kMagic << (3 * kBits));
+  auto* to = reinterpret_cast<std::uint8_t*>(words);
+  alignas(64) std::uint32_t fours[affine::kMaxDim / 4];
   for (std::size_t k = 0; k < groups; k++) {
-    const auto scale = hn::Set(df, g.lo[k]), bias = hn::Set(df, g.hi[k]);
-    for (std::size_t i = k * group; i < (k + 1) * group; i += n) {
-      const auto t = hn::Div(hn::Sub(hn::Load(df, x + i), bias), scale);
-      const auto clamped = hn::Min(hn::Max(t, hn::Zero(df)), max_code);
-      // 2^23 + t has t, rounded to even, in its low bits.
-      const auto code = hn::BitCast(du, hn::Add(clamped, hn::Set(df, 0x1p23f)));
-      hn::StoreU(hn::U8FromU32(hn::And(code, hn::Set(du, 0xffu))), d8, codes.bytes() + i);
+    const auto scale = hn::Set(d, g.lo[k]), bias = hn::Set(d, g.hi[k]);
+    for (std::size_t i = k * group; i < (k + 1) * group; i += 4 * hn::Lanes(d)) {
+      hn::Vec<DFour> x0, x1, x2, x3;
+      hn::LoadInterleaved4(d, x + i, x0, x1, x2, x3);
+      auto four = CodeAboveMagic<kBits>(x0, scale, bias);
+      four = hn::Add(four, hn::ShiftLeft<kBits>(CodeAboveMagic<kBits>(x1, scale, bias)));
+      four = hn::Add(four, hn::ShiftLeft<2 * kBits>(CodeAboveMagic<kBits>(x2, scale, bias)));
+      four = hn::Add(four, hn::ShiftLeft<3 * kBits>(CodeAboveMagic<kBits>(x3, scale, bias)));
+      four = hn::Sub(four, hn::Set(du, kMagics));
+      if constexpr (whole_fours(kBits)) {
+        StoreFour<kBits>(four, to + i * kBits / 8);
+      } else {
+        hn::StoreU(four, du, fours + i / 4);
+      }
     }
   }
-  PackCodes(bits, codes, dim, words);
+  if constexpr (!whole_fours(kBits)) JoinFours<kBits>(fours, groups * group / 8, to);
+}
+
+template <DType kInput>
+hn::Vec<DFour> Dequantize(hn::Vec<DFourU> code, hn::Vec<DFour> scale, hn::Vec<DFour> bias) {
+  const DFour d;
+  const auto number = hn::ConvertTo(d, hn::BitCast(hn::RebindToSigned<DFour>(), code));
+  const auto v = f16::RoundTo<kInput>(d, hn::Add(f16::RoundTo<kInput>(d, hn::Mul(scale, number)), bias));
+  return hn::IfThenElse(hn::Eq(v, v), v, hn::Set(d, affine::quiet_nan()));
+}
+
+template <int kBits, DType kInput>
+void DecodeCodes(const std::uint32_t* words, std::size_t groups, std::size_t group, const Groups& g,
+                 float* values) {
+  const DFour d;
+  const DFourU du;
+  const auto mask = hn::Set(du, (1u << kBits) - 1);
+  const auto* from = reinterpret_cast<const std::uint8_t*>(words);
+  alignas(64) std::uint32_t fours[affine::kMaxDim / 4];
+  if constexpr (!whole_fours(kBits)) PartFours<kBits>(from, groups * group / 8, fours);
+  for (std::size_t k = 0; k < groups; k++) {
+    const auto scale = hn::Set(d, g.lo[k]), bias = hn::Set(d, g.hi[k]);
+    for (std::size_t i = k * group; i < (k + 1) * group; i += 4 * hn::Lanes(d)) {
+      hn::Vec<DFourU> four;
+      if constexpr (whole_fours(kBits)) {
+        four = LoadFour<kBits>(from + i * kBits / 8);
+      } else {
+        four = hn::LoadU(du, fours + i / 4);
+      }
+      const auto x0 = Dequantize<kInput>(hn::And(four, mask), scale, bias);
+      const auto x1 = Dequantize<kInput>(hn::And(hn::ShiftRight<kBits>(four), mask), scale, bias);
+      const auto x2 = Dequantize<kInput>(hn::And(hn::ShiftRight<2 * kBits>(four), mask), scale, bias);
+      const auto x3 = Dequantize<kInput>(hn::And(hn::ShiftRight<3 * kBits>(four), mask), scale, bias);
+      hn::StoreInterleaved4(x0, x1, x2, x3, d, values + i);
+    }
+  }
+}
+
+// body.operator()<bits>() for bits of a valid affine codec.
+template <class Body>
+void WithBits(int bits, const Body& body) {
+  switch (bits) {
+    case 2: return body.template operator()<2>();
+    case 3: return body.template operator()<3>();
+    case 4: return body.template operator()<4>();
+    case 5: return body.template operator()<5>();
+    case 6: return body.template operator()<6>();
+    default: return body.template operator()<8>();
+  }
+}
+
+template <DType kInput>
+void EncodeAffine(int bits, std::size_t group, const float* values, std::size_t dim, std::uint32_t* words,
+                  std::uint32_t* params) {
+  const std::size_t groups = dim / group;
+  alignas(64) float x[affine::kMaxDim];
+  Groups g;
+  RoundAndFindExtremes<kInput>(values, groups, group, x, g);
+  ScaleAndBias(bits, groups, g);
+  WithBits(bits, [&]<int kBits>() { EncodeCodes<kBits>(x, groups, group, g, words); });
   PackParams<kInput>(groups, g, params);
 }
 
 template <DType kInput>
 void DecodeAffine(int bits, std::size_t group, const std::uint32_t* words, const std::uint32_t* params,
                   std::size_t dim, float* values) {
-  const DF df;
-  const hn::RebindToSigned<DF> di;
-  const hn::Rebind<std::uint8_t, DF> d8;
   const std::size_t groups = dim / group;
-  Codes codes;
   Groups g;
-  UnpackCodes(bits, words, dim, codes);
   UnpackParams<kInput>(groups, params, g);
-  for (std::size_t k = 0; k < groups; k++) {
-    const auto scale = hn::Set(df, g.lo[k]), bias = hn::Set(df, g.hi[k]);
-    for (std::size_t i = k * group; i < (k + 1) * group; i += hn::Lanes(df)) {
-      const auto code = hn::ConvertTo(df, hn::PromoteTo(di, hn::LoadU(d8, codes.bytes() + i)));
-      const auto product = f16::RoundTo<kInput>(df, hn::Mul(scale, code));
-      const auto v = f16::RoundTo<kInput>(df, hn::Add(product, bias));
-      hn::StoreU(hn::IfThenElse(hn::Eq(v, v), v, hn::Set(df, affine::quiet_nan())), df, values + i);
-    }
-  }
+  WithBits(bits, [&]<int kBits>() { DecodeCodes<kBits, kInput>(words, groups, group, g, values); });
 }
 
 }  // namespace

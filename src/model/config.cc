@@ -221,7 +221,8 @@ class Parser {
   }
 
   std::vector<std::int32_t> read_ids(const char* key, int fallback) {
-    JsonReader& reader = reader_of(key);
+    // A multimodal file states every stop token outside; the text_config repeats one at most.
+    JsonReader& reader = outer_.has(key) ? outer_ : text_;
     std::vector<std::int32_t> ids = reader.int_list(key, 0, config_.vocab_size - 1);
     if (!reader.has(key) && fallback >= 0 && fallback < config_.vocab_size) ids.push_back(fallback);
     return ids;

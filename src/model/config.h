@@ -6,8 +6,9 @@
 // know to compute right is never skipped: unknown rope types and layer types, partial rotation,
 // quantized checkpoints and bidirectional attention are refused by name (kUnsupported). Keys that a
 // checkpoint leaves to its family's defaults take them from a table (gemma3_text so far; Gemma 3 4B
-// states six keys); where no default is known the key is required. A key of `text_config` wins over the
-// same key outside of it.
+// states six keys); where no default is known the key is required. A key of
+// `text_config` wins over the same key outside of it, but for the token ids, of which the outer list is the
+// complete one.
 #pragma once
 
 #include <cstdint>

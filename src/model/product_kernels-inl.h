@@ -48,7 +48,7 @@ struct BF16Format {
   static HWY_INLINE Vec load(const std::byte* p, std::size_t part) {
     const auto both = hn::Load(U(), reinterpret_cast<const std::uint32_t*>(p) + part * kLanes);
     if constexpr (odd == 0) return hn::BitCast(F(), hn::ShiftLeft<16>(both));
-    return hn::BitCast(F(), hn::And(both, hn::Set(U(), 0xffff0000u)));
+    return hn::BitCast(F(), hn::And(both, hn::Load(U(), high_half)));
   }
 };
 
@@ -81,74 +81,76 @@ struct F16Format {
   }
 };
 
-// a + w * x in one rounding where the target has FMA, in place.
-HWY_INLINE void multiply_add(Vec& a, Vec w, Vec x) { a = hn::MulAdd(w, x, a); }
+// R rows times T tiles.
+template <class FormatOf, std::size_t R, std::size_t T>
+struct Kernel {
+  using Format = FormatOf;
+  static constexpr std::size_t kTiles = T;
+  static constexpr std::size_t V = T * kParts;
 
-// One column of the group for all rows and tiles.
-template <class Format, std::size_t odd, std::size_t R, std::size_t T>
-HWY_INLINE void column(Vec (&acc)[R][T * kParts], const std::byte* w, std::size_t tile_stride, const float* x,
-                       std::size_t ldx) {
-  constexpr std::size_t V = T * kParts;
-  if constexpr (R < V) {  // fewer registers hold x than w
-    Vec b[R];
-    WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) b[r] = hn::Set(F(), x[r * ldx]);
-    WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) {
-      const Vec c = Format::template load<odd>(w + v / kParts * tile_stride, v % kParts);
-      WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) multiply_add(acc[r][v], c, b[r]);
+  template <std::size_t odd>
+  static HWY_INLINE void column(Vec (&acc)[R][V], const std::byte* w, std::size_t tile_stride, const float* x,
+                                std::size_t ldx) {
+    if constexpr (R < V) {  // fewer registers hold x than w
+      Vec b[R];
+      WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) b[r] = hn::Set(F(), x[r * ldx]);
+      WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) {
+        const Vec c = Format::template load<odd>(w + v / kParts * tile_stride, v % kParts);
+        WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) acc[r][v] = hn::MulAdd(c, b[r], acc[r][v]);
+      }
+    } else {
+      Vec c[V];
+      WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) {
+        c[v] = Format::template load<odd>(w + v / kParts * tile_stride, v % kParts);
+      }
+      WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) {
+        const Vec b = hn::Set(F(), x[r * ldx]);
+        WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) acc[r][v] = hn::MulAdd(c[v], b, acc[r][v]);
+      }
     }
-  } else {
-    Vec c[V];
-    WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) {
-      c[v] = Format::template load<odd>(w + v / kParts * tile_stride, v % kParts);
-    }
-    WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) {
-      const Vec b = hn::Set(F(), x[r * ldx]);
-      WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) multiply_add(acc[r][v], c[v], b);
-    }
-  }
-}
-
-// Tile t of the group starts at w + t * tile_stride; its sums are y[r * ldy + t * 16 ...] (vector
-// aligned). The same bytes `ahead` further on are prefetched.
-template <class Format, std::size_t R, std::size_t T>
-HWY_NOINLINE void group_kernel(const std::byte* w, std::size_t tile_stride, std::ptrdiff_t ahead,
-                               std::size_t cols, const float* x, std::size_t ldx, float* y, std::size_t ldy) {
-  constexpr std::size_t V = T * kParts;
-  const F f;
-  Vec acc[R][V];
-  WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) {
-    WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) acc[r][v] = hn::Zero(f);
-  }
-  for (std::size_t k = 0; k + 2 <= cols; k += 2, w += Format::kPairBytes, x += 2) {
-    column<Format, 0, R, T>(acc, w, tile_stride, x, ldx);
-    // Else the compiler keeps the pair's bytes in registers from one column to the next and spills.
+    // Without this the compiler keeps weights of one column in registers for the next, and spills.
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    column<Format, 1, R, T>(acc, w, tile_stride, x + 1, ldx);
-    WINDROW_UNROLL for (std::size_t t = 0; t < T; t++) {
-      WINDROW_UNROLL for (std::size_t line = 0; line < Format::kPairBytes; line += 64) {
-        hwy::Prefetch(w + t * tile_stride + line + ahead);
+  }
+
+  // The `cols` columns of one group: tile t's at w + t * tile_stride, row r's at x + r * ldx. Adds to
+  // sums[r * sum_stride + t * 16 ...], vector aligned. Fetches the weights `ahead` bytes further on.
+  static void run(const std::byte* w, std::size_t tile_stride, std::ptrdiff_t ahead, std::size_t cols,
+                  const float* x, std::size_t ldx, float* sums, std::size_t sum_stride) {
+    const F f;
+    Vec acc[R][V];
+    WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) {
+      WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) acc[r][v] = hn::Zero(f);
+    }
+    for (const float* end = x + cols / 2 * 2; x != end; w += Format::kPairBytes, x += 2) {
+      WINDROW_UNROLL for (std::size_t t = 0; t < T; t++) {
+        WINDROW_UNROLL for (std::size_t line = 0; line < Format::kPairBytes; line += 64) {
+          hwy::Prefetch(w + t * tile_stride + line + ahead);
+        }
+      }
+      column<0>(acc, w, tile_stride, x, ldx);
+      column<1>(acc, w, tile_stride, x + 1, ldx);
+    }
+    if (cols % 2 != 0) column<0>(acc, w, tile_stride, x, ldx);
+    WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) {
+      WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) {
+        float* out = sums + r * sum_stride + v * kLanes;
+        hn::Store(hn::Add(hn::Load(f, out), acc[r][v]), f, out);
       }
     }
   }
-  if (cols % 2 != 0) column<Format, 0, R, T>(acc, w, tile_stride, x, ldx);
-  WINDROW_UNROLL for (std::size_t r = 0; r < R; r++) {
-    WINDROW_UNROLL for (std::size_t v = 0; v < V; v++) {
-      float* out = y + r * ldy + v * kLanes;
-      hn::Store(hn::Add(hn::Load(f, out), acc[r][v]), f, out);
-    }
-  }
-}
+};
 
-// ---- which kernels exist: accumulators, weights and a broadcast fit the target's registers, and
-// at least 8 accumulators hide the latency of FMA (4 cycles, 2 a cycle)
+// ---- which kernels exist: kMaxTiles[R - 1] tiles for R rows. 8 accumulators or more hide the latency
+// of FMA (4 cycles, 2 a cycle). Blocks that need the last register (4 rows x 3 vectors of AVX2, 12
+// accumulators) are a fifth slower than those with a few to spare (4 x 2).
 
 #if HWY_TARGET == HWY_AVX3  // 32 registers, a tile is one
 inline constexpr std::size_t kMaxRows = 8;
 inline constexpr std::size_t kMaxTiles[kMaxRows] = {8, 8, 4, 4, 3, 3, 3, 3};
 #elif HWY_TARGET == HWY_AVX2  // 16 registers, a tile is two
 inline constexpr std::size_t kMaxRows = 6;
-inline constexpr std::size_t kMaxTiles[kMaxRows] = {4, 3, 2, 1, 1, 1};
-#else                         // 16 registers, a tile is four
+inline constexpr std::size_t kMaxTiles[kMaxRows] = {4, 2, 2, 1, 1, 1};
+#else                         // 16 registers or fewer, a tile is four or more
 inline constexpr std::size_t kMaxRows = 3;
 inline constexpr std::size_t kMaxTiles[kMaxRows] = {2, 1, 1};
 #endif

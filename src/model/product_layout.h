@@ -24,6 +24,10 @@ inline constexpr std::size_t kGroup = 64;
 constexpr std::size_t pair_bytes(DType dtype) { return dtype == DType::kF32 ? 128 : 64; }
 constexpr std::size_t column_pairs(std::size_t cols) { return cols / 2 + cols % 2; }
 
+// 0xffff0000 sixteen times. A variable, so that the compiler reads it from memory where it is used
+// and keeps no register for it.
+extern std::uint32_t high_half[kTileRows];
+
 // Outputs [tile_begin, tile_end) of one matrix for `rows` rows of x.
 struct TileJob {
   const std::byte* weights;  // tile 0

@@ -2,44 +2,25 @@
 #include "text/added_tokens.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "text/regex.h"
 
 namespace windrow::text {
 namespace {
 
 constexpr std::size_t kMaxTokenBytes = 1024;  // known ones have up to 60
 
-// What the regular expressions of Rust call \w: Alphabetic (here: letters, letter numbers), marks,
-// decimal digits, connector punctuation, join controls.
-bool is_word(char32_t c) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return c == 0x200C || c == 0x200D;
-  }
-}
-
 bool word_before(std::string_view text, std::size_t at) {
   if (at == 0) return false;
-  std::size_t begin = previous_utf8(text, at);
-  return is_word(next_utf8(text, begin));
+  const std::size_t begin = previous_utf8(text, at);
+  return is_word_character(text.substr(begin, at - begin));
 }
 
 bool word_at(std::string_view text, std::size_t at) {
-  return at < text.size() && is_word(next_utf8(text, at));
+  return at < text.size() && is_word_character(text.substr(at, utf8_length(text, at)));
 }
 
 // Where the white space before `end` begins, not before `floor`.
@@ -76,7 +57,8 @@ void AddedTokens::Trie::add(std::string_view text, std::size_t token) {
   for (const char c : text.substr(1)) {
     node = child(children_[static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(c)]);
   }
-  tokens_[static_cast<std::size_t>(node)] = static_cast<std::int32_t>(token);
+  std::int32_t& end = tokens_[static_cast<std::size_t>(node)];
+  if (end < 0) end = static_cast<std::int32_t>(token);  // of two that are alike when normalized, the first
 }
 
 AddedTokens::Trie::Match AddedTokens::Trie::longest(std::string_view text, std::size_t at) const {
@@ -153,20 +135,21 @@ AddedTokens AddedTokens::parse(Component& root, const Vocabulary& vocabulary, co
   root.each("added_tokens", [&](Component& item) {
     AddedToken token = result.parse_token(item, vocabulary);
     if (!item.ok()) return;
-    std::string pattern = token.text;
+    token.pattern = token.text;
     if (token.normalized) {
-      if (Status status = normalizer.apply(pattern); !status.ok()) {
+      if (Status status = normalizer.apply(token.pattern); !status.ok()) {
         return item.fail("content", "is refused: " + status.message(), status.code());
       }
-      if (pattern.size() > kMaxTokenBytes) {
-        return item.fail(
-            "content",
-            fmt::format("has {} bytes when normalized, the limit is {}", pattern.size(), kMaxTokenBytes),
-            StatusCode::kUnsupported);
+      if (token.pattern.size() > kMaxTokenBytes) {
+        return item.fail("content",
+                         fmt::format("has {} bytes when normalized, the limit is {}", token.pattern.size(),
+                                     kMaxTokenBytes),
+                         StatusCode::kUnsupported);
       }
     }
     const std::size_t index = result.tokens_.size();
-    if (!pattern.empty()) (token.normalized ? result.normalized_ : result.raw_).add(pattern, index);
+    if (!token.pattern.empty())
+      (token.normalized ? result.normalized_ : result.raw_).add(token.pattern, index);
     result.by_text_.emplace(token.text, index);
     result.by_id_.emplace(token.id, index);
     result.end_id_ = std::max(result.end_id_, token.id + 1);

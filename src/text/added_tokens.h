@@ -23,7 +23,8 @@
 namespace windrow::text {
 
 struct AddedToken {
-  std::string text;
+  std::string text;     // as the file says it
+  std::string pattern;  // what is looked for and decoded: `text`, normalized where the token is
   std::int32_t id = 0;
   bool special = false;
   bool single_word = false;

@@ -33,7 +33,7 @@ void PostProcessor::append_template(Component& component, const std::function<bo
   component.allow({"single", "pair", "special_tokens"});
   std::vector<std::int32_t> before, after;
   bool sequence = false;
-  const JsonReader tokens = component.object("special_tokens");
+  const Json* tokens = component.find("special_tokens");
   component.each("single", [&](Component& item) {
     item.allow({"SpecialToken", "Sequence"});
     const bool special = item.has("SpecialToken");
@@ -46,13 +46,15 @@ void PostProcessor::append_template(Component& component, const std::function<bo
       return;
     }
     if (!item.ok()) return;
-    if (!tokens.has(id.c_str())) {
+    const Json* token =
+        tokens == nullptr || !tokens->is_object() || !tokens->contains(id) ? nullptr : &(*tokens)[id];
+    if (token == nullptr) {
       return item.fail_here(fmt::format("names {}, which is not in special_tokens", quote(id)),
                             StatusCode::kCorrupt);
     }
-    JsonReader token = tokens.object(id.c_str());
-    for (const std::int32_t each : token.int_list("ids", 0, kMaxIds - 1)) {
-      if (!known(each)) token.fail("ids", fmt::format("holds {}, which is not in the vocabulary", each));
+    JsonReader entry(*token, component.name(), component.error(), component.path() + ".special_tokens." + id);
+    for (const std::int32_t each : entry.int_list("ids", 0, kMaxIds - 1)) {
+      if (!known(each)) entry.fail("ids", fmt::format("holds {}, which is not in the vocabulary", each));
       (sequence ? after : before).push_back(each);
     }
   });

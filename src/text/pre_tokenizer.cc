@@ -16,6 +16,9 @@ namespace {
 // GPT-2's cut: contractions, words, numbers and other signs with the space before them, white space.
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// Words and runs of signs, where \w is Rust's: Oniguruma's and Join_Control, less Latin-1's fractions.
+constexpr const char* kWhitespace =
+    R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}]+|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}\s]+)";
 // Category P, and what ASCII counts as punctuation besides.
 constexpr const char* kPunctuation = R"([\p{P}$+<=>^`|~])";
 
@@ -150,7 +153,7 @@ void PreTokenizer::append(Component& component) {
     steps_.push_back(parse_metaspace(component));
   } else if (type == "Whitespace") {
     component.allow({});
-    append_split(Pattern::of(R"(\w+|[^\w\s]+)"), SplitBehavior::kRemoved, true);
+    append_split(Pattern::of(kWhitespace), SplitBehavior::kRemoved, true);
   } else if (type == "WhitespaceSplit") {
     component.allow({});
     append_split(Pattern::of(R"(\s)"), SplitBehavior::kRemoved);

@@ -149,6 +149,12 @@ Status Regex::find_all(std::string_view text, std::vector<Span>& matches) const 
   return Status();
 }
 
+bool is_word_character(std::string_view character) {
+  static const Pattern kWord = Pattern::of(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}])");
+  std::vector<Span> matches;
+  return kWord.find_all(character, matches).ok() && !matches.empty();
+}
+
 Pattern Pattern::parse(Component& component, const char* key) {
   Pattern pattern;
   const Json* value = component.find(key);

@@ -8,6 +8,8 @@
 // an expression of exponential or cubic cost is an error and not a hang. A sane expression needs
 // about one step for each byte of the longest run that it scans.
 //
+// Unicode: PCRE2 10.42 knows version 14, so that characters assigned later are in no class.
+//
 // Thread safety: immutable after compile.
 #pragma once
 
@@ -31,6 +33,11 @@ struct Span {
 
 // The expression in PCRE2's dialect, or why it can't be said there.
 Result<std::string> translate_regex(std::string_view oniguruma);
+
+// Whether the regular expressions of Rust, which Hugging Face uses where the file doesn't say the
+// expression, count a character as part of a word: Alphabetic, Mark, Decimal_Number,
+// Connector_Punctuation, Join_Control. REQUIRES one character of UTF-8.
+bool is_word_character(std::string_view character);
 
 class Regex {
  public:

@@ -1,16 +1,20 @@
 // Oniguruma's dialect (as Hugging Face tokenizers compile it: Ruby syntax, UTF-8) said in PCRE2's.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <iterator>
 
 #include "text/regex.h"
 
 namespace windrow::text {
 namespace {
 
-// Oniguruma's \w: CR_Word = Alphabetic, Mark, Decimal_Number, Connector_Punctuation. PCRE2's UCP \w
-// lacks the marks. Its \s is White_Space; PCRE2's has U+180E besides.
+// Oniguruma's \w: Alphabetic, Mark, Decimal_Number, Connector_Punctuation; outside of a class also the
+// superscripts and fractions of Latin-1. PCRE2's UCP \w lacks the marks. Its \s is White_Space;
+// PCRE2's has U+180E besides.
 constexpr std::string_view kWordInClass = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWordMore = R"(\xB2\xB3\xB9\xBC-\xBE)";
 constexpr std::string_view kSpace = R"(\p{White_Space})";
 constexpr std::string_view kNoSpace = R"(\P{White_Space})";
 
@@ -59,17 +63,12 @@ class Translator {
       case 'S': return replace(2, kNoSpace);
       case 'w':
         if (depth_ > 0) return replace(2, kWordInClass);
-        return replace(2, fmt::format("[{}]", kWordInClass));
+        return replace(2, fmt::format("[{}{}]", kWordInClass, kWordMore));
       case 'W':
         if (depth_ > 0) return refuse("\\W inside a class");
-        return replace(2, fmt::format("[^{}]", kWordInClass));
+        return replace(2, fmt::format("[^{}{}]", kWordInClass, kWordMore));
       case 'p':
-      case 'P':  // with its braces, which are no interval
-        if (peek(2) == '{') {
-          const std::size_t close = in_.find('}', at_);
-          return take(close == in_.npos ? in_.size() - at_ : close - at_ + 1);
-        }
-        return refuse("\\p without braces");
+      case 'P': return property();
       case 'x':
         if (peek(2) == '{') {
           const std::size_t close = in_.find('}', at_);
@@ -103,6 +102,19 @@ class Translator {
         if (std::isalnum(static_cast<unsigned char>(c)) != 0) return refuse(fmt::format("\\{}", c));
         return take(2);
     }
+  }
+
+  // \p{L}, \p{^Lu}, \P{Han}. A script is Script there and Script_Extensions in PCRE2, unless it says sc.
+  void property() {
+    constexpr std::string_view kBinary[] = {"Alphabetic", "Any", "Emoji", "White_Space"};
+    const std::size_t close = in_.find('}', at_);
+    if (peek(2) != '{' || close == in_.npos) return refuse("\\p without braces");
+    take(peek(3) == '^' ? 4 : 3);
+    const std::string_view name = in_.substr(at_, close - at_);
+    const bool script =
+        name.size() > 2 && std::find(std::begin(kBinary), std::end(kBinary), name) == std::end(kBinary);
+    if (script) replace(0, "sc:");
+    take(name.size() + 1);
   }
 
   void open_class() {

@@ -135,7 +135,8 @@ bool Tokenizer::Impl::is_special(std::int32_t id) const {
 }
 
 Result<std::string_view> Tokenizer::Impl::piece_to_decode(std::int32_t id) const {
-  if (const auto piece = token_of(id)) return *piece;
+  if (const text::AddedToken* token = added.find(id)) return std::string_view(token->pattern);
+  if (const auto piece = bpe.vocabulary().piece_of(id)) return *piece;
   if (id >= 0 && id < vocab_size) {
     return Status(StatusCode::kInvalidArgument, fmt::format("token id {} stands for nothing", id));
   }

@@ -20,10 +20,13 @@ inline std::string read_test_file(const std::string& name) {
   return bytes.str();
 }
 
-inline nlohmann::json read_test_json(const std::string& name) { return nlohmann::json::parse(read_test_file(name)); }
+inline nlohmann::json read_test_json(const std::string& name) {
+  return nlohmann::json::parse(read_test_file(name));
+}
 
 inline Tokenizer load_test_tokenizer(const std::string& style) {
-  Result<Tokenizer> tokenizer = Tokenizer::load(std::string(WINDROW_TEST_DATA) + "/tokenizers/" + style + ".json");
+  Result<Tokenizer> tokenizer =
+      Tokenizer::load(std::string(WINDROW_TEST_DATA) + "/tokenizers/" + style + ".json");
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   return std::move(*tokenizer);
 }

@@ -1,0 +1,183 @@
+// Products against what the machine can do (probes of the same round) and against OpenBLAS.
+//
+//   bench_products [rounds] [filter]     filter: part of "6912x1152 bf16", e.g. bf16 or 2048x2048
+//
+// Every round measures the probes, then our product, then OpenBLAS; a share is taken inside its
+// round and the median over rounds is printed. Weights are cold: calls rotate over copies of more
+// than 128 MiB in all. Below 1 of "floor" the product is slower than its bytes and flops allow.
+#include <cblas.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/float16.h"
+#include "model/product.h"
+#include "probe.h"
+
+extern "C" char* openblas_get_corename(void);
+extern "C" void openblas_set_num_threads(int);
+
+namespace windrow {
+namespace {
+
+constexpr std::size_t kColdBytes = std::size_t{128} << 20;  // four times the L3
+constexpr std::size_t kRowCounts[] = {1, 8, 512};
+constexpr std::size_t kMostRows = 512;
+
+struct Shape {
+  const char* name;
+  std::size_t n, k;
+};
+
+// gemma3-1b's feed-forward, a square, and the storyteller's own.
+constexpr Shape kShapes[] = {{"6912x1152", 6912, 1152}, {"1152x6912", 1152, 6912}, {"2048x2048", 2048, 2048},
+                             {"256x256", 256, 256},     {"768x256", 768, 256},     {"256x768", 256, 768},
+                             {"2048x256", 2048, 256}};
+
+// The same weights in every form a product reads, as many copies as are needed to be cold.
+struct Weights {
+  std::vector<PackedMatrix> packed;
+  std::vector<std::vector<float>> plain;  // for OpenBLAS
+};
+
+Weights make_weights(const Shape& shape, DType dtype, ThreadPool& pool) {
+  const std::size_t count = shape.n * shape.k;
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
+  std::vector<float> values(count);
+  std::vector<std::uint16_t> halves(dtype == DType::kF32 ? 0 : count);
+  for (std::size_t i = 0; i < count; i++) {
+    values[i] = round_to(dtype, uniform(random));
+    if (dtype == DType::kBF16) halves[i] = bf16_from_f32(values[i]);
+    if (dtype == DType::kF16) halves[i] = f16_from_f32(values[i]);
+  }
+  const void* source = dtype == DType::kF32 ? static_cast<const void*>(values.data())
+                                            : static_cast<const void*>(halves.data());
+  Weights weights;
+  for (std::size_t bytes = 0; bytes < kColdBytes; bytes += weights.packed.back().bytes()) {
+    Result<PackedMatrix> packed = PackedMatrix::pack(dtype, source, shape.n, shape.k, pool);
+    if (!packed.ok()) {
+      fmt::print(stderr, "{}\n", packed.status().message());
+      std::exit(1);
+    }
+    weights.packed.push_back(std::move(*packed));
+  }
+  for (std::size_t bytes = 0; bytes < kColdBytes; bytes += count * sizeof(float))
+    weights.plain.push_back(values);
+  return weights;
+}
+
+// Median time of calls body(i), i rotating over `copies`, for about `budget` seconds.
+template <typename Body>
+double median_time(std::size_t copies, double budget, Body body) {
+  static std::size_t next = 0;
+  std::vector<double> times;
+  double spent = 0;
+  do {
+    const double start = bench::now();
+    body(next++ % copies);
+    times.push_back(bench::now() - start);
+    spent += times.back();
+  } while (spent < budget);
+  return bench::median(times);
+}
+
+struct Samples {
+  std::vector<double> seconds, of_read, of_fma, of_floor, blas_seconds, speedup;
+};
+
+// max |ours - theirs| / rms(theirs): different orders of summation, so only near 1e-6.
+double relative_error(const std::vector<float>& ours, const std::vector<float>& theirs) {
+  double square = 0, worst = 0;
+  for (std::size_t i = 0; i < ours.size(); i++) {
+    square += static_cast<double>(theirs[i]) * theirs[i];
+    worst = std::max(worst, std::fabs(static_cast<double>(ours[i]) - theirs[i]));
+  }
+  return worst / std::sqrt(square / static_cast<double>(ours.size()));
+}
+
+void bench_shape(const Shape& shape, DType dtype, int threads, int rounds) {
+  ThreadPool pool = *ThreadPool::create(threads);
+  openblas_set_num_threads(threads);
+  const Weights weights = make_weights(shape, dtype, pool);
+  std::vector<float> x(kMostRows * shape.k), y(kMostRows * shape.n), expected(y.size());
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  for (float& v : x) v = normal(random);
+  const double weight_bytes = static_cast<double>(weights.packed[0].bytes());
+
+  Samples samples[std::size(kRowCounts)];
+  std::vector<double> read, fma;
+  for (int round = 0; round < rounds; round++) {
+    for (std::size_t i = 0; i < std::size(kRowCounts); i++) {
+      const std::size_t m = kRowCounts[i];
+      Samples& s = samples[i];
+      const auto ours = [&](std::size_t copy) {
+        const ProductOutput output{&weights.packed[copy], y.data(), shape.n};
+        products({&output, 1}, x.data(), shape.k, m, pool);
+      };
+      const auto theirs = [&](std::size_t copy) {
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(m), static_cast<int>(shape.n),
+                    static_cast<int>(shape.k), 1.0f, x.data(), static_cast<int>(shape.k),
+                    weights.plain[copy].data(), static_cast<int>(shape.k), 0.0f, expected.data(),
+                    static_cast<int>(shape.n));
+      };
+      const double r = bench::read_bytes_per_second(pool, 2), f = bench::fma_flops_per_second(pool, 3);
+      const double time = median_time(weights.packed.size(), 0.03, ours);
+      const double f2 = bench::fma_flops_per_second(pool, 3);
+      const double blas_time = median_time(weights.plain.size(), 0.03, theirs);
+      // OpenBLAS's threads spin for a while after a call and would take the pool's cores.
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      const double flops = 2.0 * static_cast<double>(m * shape.n * shape.k), peak = std::max(f, f2);
+      read.push_back(r);
+      fma.push_back(peak);
+      s.seconds.push_back(time);
+      s.of_read.push_back(weight_bytes / time / r);
+      s.of_fma.push_back(flops / time / peak);
+      s.of_floor.push_back(std::max(weight_bytes / r, flops / peak) / time);
+      s.blas_seconds.push_back(blas_time);
+      s.speedup.push_back(blas_time / time);
+    }
+  }
+  fmt::print("{} {} {} thread{}: read {:.1f} GB/s, fma {:.0f} Gflop/s, error against OpenBLAS {:.1e}\n",
+             shape.name, dtype_name(dtype), threads, threads == 1 ? "" : "s", bench::median(read) / 1e9,
+             bench::median(fma) / 1e9, relative_error(y, expected));
+  for (std::size_t i = 0; i < std::size(kRowCounts); i++) {
+    const Samples& s = samples[i];
+    fmt::print(
+        "  M {:>3}  {:>9.1f} us  {:>5.2f} of read  {:>5.2f} of fma  {:>5.2f} of floor (best {:.2f})"
+        "  OpenBLAS {:>9.1f} us, {:.2f} times ours\n",
+        kRowCounts[i], bench::median(s.seconds) * 1e6, bench::median(s.of_read), bench::median(s.of_fma),
+        bench::median(s.of_floor), *std::max_element(s.of_floor.begin(), s.of_floor.end()),
+        bench::median(s.blas_seconds) * 1e6, bench::median(s.speedup));
+  }
+  std::fflush(stdout);
+}
+
+int run(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
+  const std::string filter = argc > 2 ? argv[2] : "";
+  fmt::print("OpenBLAS core {}; {} rounds, medians\n", openblas_get_corename(), rounds);
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF16}) {
+      for (const int threads : {1, 2}) {
+        if (threads > ThreadPool::available()) continue;
+        const std::string name = fmt::format("{} {} {}", shape.name, dtype_name(dtype), threads);
+        if (name.find(filter) != std::string::npos) bench_shape(shape, dtype, threads, rounds);
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace windrow
+
+int main(int argc, char** argv) { return windrow::run(argc, argv); }
