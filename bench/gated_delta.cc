@@ -8,8 +8,8 @@
 //           read and written once, so the floor is the time in which the same threads flip a bit of every
 //           number of such a layer in place.
 // replay    the same without outputs.
-// chunk T   T tokens through one head of each layer, which stays in the caches. The floor is arithmetic: 7 operations a number
-// of
+// chunk T   T tokens through one head of each layer, which stays in the caches. The floor is arithmetic: 7
+// operations a number of
 //           the state (4 multiplications, 3 additions; 5 without outputs) at one a lane and issue slot, that
 //           is half of the measured rate of fma flops. Cores with separate adders may stay below it.
 //

@@ -208,8 +208,8 @@ void AdvanceHeads(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, 
   const std::size_t matrix =
       static_cast<std::size_t>(shape.value_dim) * static_cast<std::size_t>(shape.key_dim);
   for (std::size_t h = static_cast<std::size_t>(heads.begin); h < static_cast<std::size_t>(heads.end); h++) {
-    head_function({&shape, &tokens, h, from + h * matrix, to + h * matrix, y,
-                   shape.state_floats() - h * matrix});
+    head_function(
+        {&shape, &tokens, h, from + h * matrix, to + h * matrix, y, shape.state_floats() - h * matrix});
   }
 }
 
