@@ -28,7 +28,7 @@ struct AttentionParams {
   int q_heads = 1;                // a multiple of kv_heads
   float scale = 1.0f;             // explicit: models differ (1/sqrt(head_dim), query_pre_attn_scalar)
   float softcap = 0.0f;           // 0: none
-  std::span<const float> sinks;   // [q_heads], or empty
+  std::span<const float> sinks = {};  // [q_heads], or empty; -inf: that head has none
 };
 
 // The scalar oracle of all kernels: any codec, sums in f64. Slow.

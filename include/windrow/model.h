@@ -50,26 +50,37 @@ struct KvChoice {
       : sliding_keys(all), sliding_values(all), full_keys(all), full_values(all) {}
 };
 
-// Codec::parse, but an affine codec without a group ("q4") gets the group that fits: 64, or 32
-// where head_dim is no multiple of 64.
-WINDROW_API Result<Codec> parse_kv_codec(std::string_view text, int head_dim);
-
-// What is known of a loaded model.
-struct ModelInfo {
-  std::string model_type;  // as config.json says
-  int layers = 0;
-  int hidden_size = 0;
-  int heads = 0;  // query heads of a layer
+// The state that one attention layer needs.
+struct LayerShape {
+  int window = kFullWindow;  // W, or kFullWindow
   int kv_heads = 0;
   int head_dim = 0;
-  int vocab_size = 0;          // logits of one token; ids are below it
-  int max_positions = 0;       // the length the model was made for
-  std::vector<int> windows;    // [layers]: W, or kFullWindow
-  DType dtype = DType::kBF16;  // that the config names; each tensor keeps its own
-  std::size_t parameters = 0;  // numbers in the tensors that are used
+  friend bool operator==(const LayerShape&, const LayerShape&) = default;
+};
+
+// What a model's config.json says of it.
+struct ModelInfo {
+  std::string model_type;  // as the file says
+  int hidden_size = 0;
+  int heads = 0;                   // query heads of a layer
+  int vocab_size = 0;              // logits of one token; ids are below it
+  int max_positions = 0;           // the length the model was made for
+  std::vector<LayerShape> layers;  // in order
+  DType dtype = DType::kBF16;      // that the file names; each tensor states its own
   std::vector<std::int32_t> bos_ids;
   std::vector<std::int32_t> eos_ids;
 };
+
+// Without reading weights. kUnsupported names a model type that no family here covers.
+WINDROW_API Result<ModelInfo> read_model_info(const std::string& folder);
+
+// The plan of a model's state: layers of equal window, heads and head dim form a group, in order of
+// their first layer. What Model::plan gives; needs no weights.
+WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
+
+// Codec::parse, but an affine codec without a group ("q4") gets the one that fits all layers: 64, or
+// 32 where some head_dim is no multiple of 64.
+WINDROW_API Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> layers);
 
 struct LoadOptions {
   // Called on the loading thread with the bytes of weights that are ready and their total, several
@@ -86,8 +97,9 @@ class WINDROW_API Model {
   static Result<Model> load(const std::string& folder, ThreadPool& pool, const LoadOptions& options = {});
 
   const ModelInfo& info() const noexcept;
-
-  // The plan of this model's state: layers of equal window form a group, in order of their first layer.
+  // Numbers in the tensors that are used; tied embeddings count once.
+  std::size_t parameters() const noexcept;
+  // plan_state(info(), kv, limits).
   Result<StatePlan> plan(const KvChoice& kv, const Limits& limits) const;
 
  private:

@@ -8,6 +8,8 @@
 #include <new>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace windrow {
 namespace {
 
@@ -103,27 +105,6 @@ class Builder : public nlohmann::json_sax<Json> {
   Status error_;
 };
 
-// The length of the well-formed UTF-8 sequence at text[i], 0 if there is none (RFC 3629, table in 4).
-std::size_t utf8_length(std::string_view text, std::size_t i) {
-  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
-  const unsigned char lead = byte(i);
-  const std::size_t n = lead < 0x80   ? 1
-                        : lead < 0xC2 ? 0
-                        : lead < 0xE0 ? 2
-                        : lead < 0xF0 ? 3
-                        : lead < 0xF5 ? 4
-                                      : 0;
-  if (n == 0 || i + n > text.size()) return 0;
-  for (std::size_t k = 1; k < n; k++) {
-    if ((byte(i + k) & 0xC0) != 0x80) return 0;
-  }
-  if (n < 3) return n;
-  const unsigned char next = byte(i + 1);
-  const bool bad = (lead == 0xE0 && next < 0xA0) || (lead == 0xED && next > 0x9F) ||  // overlong, surrogates
-                   (lead == 0xF0 && next < 0x90) || (lead == 0xF4 && next > 0x8F);    // overlong, > U+10FFFF
-  return bad ? 0 : n;
-}
-
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const std::string& name, const JsonLimits& limits) {
@@ -133,7 +114,8 @@ Result<Json> parse_json(std::string_view text, const std::string& name, const Js
   }
   // JSON has no place for a raw NUL, but nlohmann's lexer takes one for the end and ignores what follows.
   if (const auto nul = text.find('\0'); nul != text.npos) {
-    return Status(StatusCode::kCorrupt, fmt::format("{}: invalid JSON at byte {}: a NUL byte", name, nul + 1));
+    return Status(StatusCode::kCorrupt,
+                  fmt::format("{}: invalid JSON at byte {}: a NUL byte", name, nul + 1));
   }
   try {
     Builder builder(name, limits);

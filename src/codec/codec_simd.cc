@@ -4,8 +4,8 @@
 // group; scale and bias of all groups at once, lanes over groups, so that their three dependent
 // divisions are paid once; the codes, joined to words in registers.
 //
-// Min and Max of Highway return the second operand when the first is NaN (x86) or when either is
-// NaN the other (scalar target): Max(value, other) with an `other` that is never NaN skips NaN on all.
+// Of a NaN and a number, Highway's Min and Max give the second operand (x86) or the number (scalar
+// and EMU128 targets): Max(value, other) with an `other` that is never NaN skips NaN on all of them.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/codec_simd.cc"  // NOLINT
 #include <hwy/foreach_target.h>                   // IWYU pragma: keep
@@ -221,6 +221,20 @@ void UnpackParams(std::size_t groups, const std::uint32_t* params, Groups& g) {
   }
 }
 
+// MinOfLanes and MaxOfLanes, which know no infinities on EMU128: there they begin with the largest
+// finite numbers.
+float LowestLane(hn::Vec<DF> v) {
+#if HWY_TARGET == HWY_EMU128
+  alignas(64) float lanes[hn::MaxLanes(DF())];
+  hn::Store(v, DF(), lanes);
+  return *std::min_element(lanes, lanes + hn::Lanes(DF()));
+#else
+  return hn::GetLane(hn::MinOfLanes(DF(), v));
+#endif
+}
+
+float HighestLane(hn::Vec<DF> v) { return -LowestLane(hn::Neg(v)); }
+
 // Rounds `values` to the input type, into x, and takes the extremes of each group.
 template <DType kInput>
 void RoundAndFindExtremes(const float* values, std::size_t groups, std::size_t group, float* x, Groups& g) {
@@ -236,8 +250,8 @@ void RoundAndFindExtremes(const float* values, std::size_t groups, std::size_t g
       hi = hn::Max(v, hi);
       hn::Store(v, df, x + i);
     }
-    g.lo[k] = hn::GetLane(hn::MinOfLanes(df, lo));
-    g.hi[k] = hn::GetLane(hn::MaxOfLanes(df, hi));
+    g.lo[k] = LowestLane(lo);
+    g.hi[k] = HighestLane(hi);
   }
 }
 

@@ -179,8 +179,7 @@ FileOps& system_file_ops() {
   return ops;
 }
 
-Status write_atomically(const std::string& path, std::span<const std::span<const std::byte>> parts,
-                        FileOps& ops) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, FileOps& ops) {
   if (Status s = check_path(path); !s.ok()) return s;
   struct stat info = {};
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) {
@@ -188,20 +187,49 @@ Status write_atomically(const std::string& path, std::span<const std::span<const
   }
   Result<TemporaryFile> temporary = create_temporary(path, ops);
   if (!temporary.ok()) return temporary.status();
+  return AtomicFile(path, std::move(temporary->path), temporary->fd, ops);
+}
 
-  Status status;
-  for (const std::span<const std::byte> part : parts) {
-    if (status.ok()) status = write_all(ops, temporary->fd, part, path);
-  }
-  if (status.ok() && ops.sync(temporary->fd) != 0) status = system_error(path, "sync");
-  if (ops.close(temporary->fd) != 0 && status.ok()) status = system_error(path, "close");
-  if (status.ok() && ops.rename(temporary->path.c_str(), path.c_str()) != 0)
-    status = system_error(path, "rename");
+Status AtomicFile::check_open() const {
+  if (fd_ >= 0) return Status();
+  return Status(StatusCode::kFailedPrecondition, path_ + ": writing it has ended");
+}
+
+void AtomicFile::discard() noexcept {
+  if (fd_ < 0) return;
+  (void)ops_->close(std::exchange(fd_, -1));
+  (void)ops_->unlink(temporary_.c_str());  // the first error is the one to tell
+}
+
+Status AtomicFile::append(std::span<const std::byte> bytes) {
+  if (Status s = check_open(); !s.ok()) return s;
+  Status s = write_all(*ops_, fd_, bytes, path_);
+  if (!s.ok()) discard();
+  return s;
+}
+
+Status AtomicFile::commit() {
+  Status status = check_open();
+  if (!status.ok()) return status;
+  if (ops_->sync(fd_) != 0) status = system_error(path_, "sync");
+  if (ops_->close(std::exchange(fd_, -1)) != 0 && status.ok()) status = system_error(path_, "close");
+  if (status.ok() && ops_->rename(temporary_.c_str(), path_.c_str()) != 0)
+    status = system_error(path_, "rename");
   if (!status.ok()) {
-    (void)ops.unlink(temporary->path.c_str());  // the first error is the one to tell
+    (void)ops_->unlink(temporary_.c_str());
     return status;
   }
-  return sync_folder(path, ops);
+  return sync_folder(path_, *ops_);
+}
+
+Status write_atomically(const std::string& path, std::span<const std::span<const std::byte>> parts,
+                        FileOps& ops) {
+  Result<AtomicFile> file = AtomicFile::create(path, ops);
+  if (!file.ok()) return file.status();
+  for (const std::span<const std::byte> part : parts) {
+    if (Status s = file->append(part); !s.ok()) return s;
+  }
+  return file->commit();
 }
 
 }  // namespace windrow

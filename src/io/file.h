@@ -63,17 +63,46 @@ class FileOps {
   virtual int unlink(const char* path);
 };
 
-// Writes `parts` one after another to a temporary file in the folder of `path`, syncs it, renames it
-// to `path` and syncs the folder. Crash semantics: at every moment either the whole new file stands
-// at `path` or what stood there before; after an ok return the new file survives a power cut.
-// On an error what stood at `path` is untouched and the temporary file is removed, with one exception that
-// the message tells: the folder's sync failed, then the new file stands but may not survive a power cut.
-// A crash may leave `PATH.tmp-PID-N` behind. An existing `path` must be a regular file or a link,
-// which is replaced, not followed.
-Status write_atomically(const std::string& path, std::span<const std::span<const std::byte>> parts,
-                        FileOps& ops);
-
 // The operating system.
 FileOps& system_file_ops();
+
+// A file written piece by piece into a temporary one in the folder of `path`; commit() syncs it,
+// renames it to `path` and syncs the folder. Crash semantics: at every moment either the whole new file
+// stands at `path` or what stood there before; after an ok commit the new file survives a power cut.
+// Without a commit, or after an error, what stood at `path` is untouched and the temporary file is
+// removed, with one exception that the message tells: the folder's sync failed, then the new file stands
+// but may not survive a power cut. A crash may leave `PATH.tmp-PID-N` behind. An existing `path` must be
+// a regular file or a link, which is replaced, not followed.
+class AtomicFile {
+ public:
+  // `ops` must outlive the file.
+  static Result<AtomicFile> create(const std::string& path, FileOps& ops = system_file_ops());
+  AtomicFile(AtomicFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        temporary_(std::move(other.temporary_)),
+        fd_(std::exchange(other.fd_, -1)),
+        ops_(other.ops_) {}
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile() { discard(); }
+
+  // An error ends the file: nothing more can be appended or committed (kFailedPrecondition).
+  Status append(std::span<const std::byte> bytes);
+  Status commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int fd, FileOps& ops)
+      : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd), ops_(&ops) {}
+  Status check_open() const;
+  void discard() noexcept;
+
+  std::string path_;
+  std::string temporary_;
+  int fd_;  // -1: committed, failed or moved from
+  FileOps* ops_;
+};
+
+// An AtomicFile of all `parts`, one after another.
+Status write_atomically(const std::string& path, std::span<const std::span<const std::byte>> parts,
+                        FileOps& ops);
 
 }  // namespace windrow

@@ -4,10 +4,12 @@
 
 #include <string>
 
+#include "base/json.h"
+
 namespace windrow {
 namespace {
 
-constexpr FamilyEntry kFamilies[] = {{"gemma3_text", load_gemma3}, {"gemma3", load_gemma3}};
+constexpr FamilyEntry kFamilies[] = {{"gemma3_text", gemma3_layers, load_gemma3}};
 
 }  // namespace
 
@@ -18,7 +20,7 @@ Result<const FamilyEntry*> find_family(std::string_view model_type) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", e.model_type);
   }
   return Status(StatusCode::kUnsupported,
-                fmt::format("model type \"{}\" is not supported (supported: {})", model_type, known));
+                fmt::format("model_type {} is not supported (supported: {})", quote(model_type), known));
 }
 
 }  // namespace windrow

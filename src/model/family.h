@@ -21,14 +21,6 @@
 
 namespace windrow {
 
-// The state that one layer needs.
-struct LayerState {
-  int window = kFullWindow;
-  int kv_heads = 0;
-  int head_dim = 0;
-  friend bool operator==(const LayerState&, const LayerState&) = default;
-};
-
 // One forward pass. The arguments were checked by Runner::forward.
 struct Pass {
   Step& step;
@@ -45,16 +37,17 @@ struct Pass {
 class Family {
  public:
   virtual ~Family() = default;
-  virtual std::span<const LayerState> layers() const = 0;
   virtual std::size_t scratch_floats(std::size_t max_tokens) const = 0;
   virtual Status forward(const Pass& pass) const = 0;
 };
 
 struct FamilyEntry {
   std::string_view model_type;
+  Result<std::vector<LayerShape>> (*layers)(const ModelConfig& config);
   Result<std::unique_ptr<Family>> (*load)(const ModelConfig& config, WeightReader& weights);
 };
 
+Result<std::vector<LayerShape>> gemma3_layers(const ModelConfig& config);
 Result<std::unique_ptr<Family>> load_gemma3(const ModelConfig& config, WeightReader& weights);
 
 // kUnsupported, naming the model type and what there is, for an unknown one.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/json.h"
 #include "model/family.h"
 #include "model/layers.h"
 #include "model/rope.h"
@@ -47,7 +48,6 @@ class Gemma3 final : public Family {
         rope_{RopeFrequencies(c.head_dim, c.rope_full), RopeFrequencies(c.head_dim, c.rope_sliding)} {}
 
   Status read(WeightReader& weights);
-  std::span<const LayerState> layers() const override { return states_; }
   std::size_t scratch_floats(std::size_t max_tokens) const override {
     return carve(nullptr, max_tokens, nullptr);
   }
@@ -69,7 +69,6 @@ class Gemma3 final : public Family {
   RowTable embedding_;
   PackedMatrix head_;
   std::vector<Layer> layers_;
-  std::vector<LayerState> states_;
   std::vector<float> final_norm_;
 };
 
@@ -135,8 +134,6 @@ Status Gemma3::read(WeightReader& weights) {
   layers_.resize(static_cast<std::size_t>(config_.num_layers));
   for (int i = 0; i < config_.num_layers; i++) {
     if (Status s = read_layer(weights, i); !s.ok()) return s;
-    states_.push_back({layers_[static_cast<std::size_t>(i)].sliding ? config_.sliding_window : kFullWindow,
-                       config_.num_kv_heads, config_.head_dim});
   }
   if (Status s = put(weights.vector("norm.weight", hidden_, 1.0f), final_norm_); !s.ok()) return s;
   return put(config_.tie_word_embeddings ? weights.matrix("embed_tokens.weight", vocab_, hidden_)
@@ -285,12 +282,21 @@ Status Gemma3::forward(const Pass& pass) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Family>> load_gemma3(const ModelConfig& config, WeightReader& weights) {
+Result<std::vector<LayerShape>> gemma3_layers(const ModelConfig& config) {
   if (config.hidden_activation != "gelu_pytorch_tanh") {
-    return Status(
-        StatusCode::kUnsupported,
-        fmt::format("hidden_activation \"{}\": gemma3 uses \"gelu_pytorch_tanh\"", config.hidden_activation));
+    return Status(StatusCode::kUnsupported,
+                  fmt::format("hidden_activation {}: gemma3 uses \"gelu_pytorch_tanh\"",
+                              quote(config.hidden_activation)));
   }
+  std::vector<LayerShape> layers;
+  for (const LayerType type : config.layer_types) {
+    const int window = type == LayerType::kSliding ? config.sliding_window : kFullWindow;
+    layers.push_back({window, config.num_kv_heads, config.head_dim});
+  }
+  return layers;
+}
+
+Result<std::unique_ptr<Family>> load_gemma3(const ModelConfig& config, WeightReader& weights) {
   auto model = std::make_unique<Gemma3>(config);
   if (Status s = model->read(weights); !s.ok()) return s;
   return std::unique_ptr<Family>(std::move(model));

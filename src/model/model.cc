@@ -14,67 +14,64 @@
 namespace windrow {
 namespace {
 
-ModelInfo describe(const ModelConfig& c, const Family& family, std::size_t parameters) {
+ModelInfo describe(const ModelConfig& c, std::vector<LayerShape> layers) {
   ModelInfo info;
   info.model_type = c.model_type;
-  info.layers = c.num_layers;
   info.hidden_size = c.hidden_size;
   info.heads = c.num_heads;
-  info.kv_heads = c.num_kv_heads;
-  info.head_dim = c.head_dim;
   info.vocab_size = c.vocab_size;
   info.max_positions = c.max_position_embeddings;
-  for (const LayerState& l : family.layers()) info.windows.push_back(l.window);
+  info.layers = std::move(layers);
   info.dtype = c.dtype;
-  info.parameters = parameters;
   info.bos_ids = c.bos_token_ids;
   info.eos_ids = c.eos_token_ids;
   return info;
 }
 
-}  // namespace
+struct Description {
+  ModelConfig config;
+  const FamilyEntry* family;
+  ModelInfo info;
+};
 
-Result<Codec> parse_kv_codec(std::string_view text, int head_dim) {
-  Result<Codec> codec = Codec::parse(text);
-  if (!codec.ok()) return codec;
-  const bool group_given = text.find(':') != std::string_view::npos;
-  if (codec->is_affine() && !group_given && head_dim % codec->group() != 0) {
-    codec = Codec::affine(codec->bits(), 32, codec->input());
-  }
-  return codec;
-}
-
-Model::Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
-
-Result<Model> Model::load(const std::string& folder, ThreadPool& pool, const LoadOptions& options) try {
+Result<Description> read_description(const std::string& folder) {
   Result<ModelConfig> config = load_config(folder);
   if (!config.ok()) return config.status();
-  Result<const FamilyEntry*> entry = find_family(config->model_type);
-  if (!entry.ok()) return entry.status().with_context(folder + "/config.json");
-  Result<ModelTensors> tensors = ModelTensors::open(folder);
-  if (!tensors.ok()) return tensors.status();
-  Result<WeightReader> weights = WeightReader::create(*tensors, pool, options.progress);
-  if (!weights.ok()) return weights.status().with_context(folder);
-  Result<std::unique_ptr<Family>> family = (*entry)->load(*config, *weights);
-  if (!family.ok()) return family.status().with_context(folder);
-  if (Status s = weights->finish(); !s.ok()) return s.with_context(folder);
+  const std::string file = folder + "/config.json";
+  Result<const FamilyEntry*> family = find_family(config->model_type);
+  if (!family.ok()) return family.status().with_context(file);
+  Result<std::vector<LayerShape>> layers = (*family)->layers(*config);
+  if (!layers.ok()) return layers.status().with_context(file);
+  ModelInfo info = describe(*config, std::move(*layers));
+  return Description{std::move(*config), *family, std::move(info)};
+}
 
-  ModelInfo info = describe(*config, **family, weights->parameters());
-  return Model(std::make_shared<Impl>(Impl{std::move(info), std::move(*tensors), std::move(*family)}));
+}  // namespace
+
+Result<ModelInfo> read_model_info(const std::string& folder) try {
+  Result<Description> d = read_description(folder);
+  if (!d.ok()) return d.status();
+  return std::move(d->info);
 } catch (const std::exception& e) {
   return Status(StatusCode::kResourceExhausted, fmt::format("{}: {}", folder, e.what()));
 }
 
-const ModelInfo& Model::info() const noexcept { return impl_->info; }
+Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> layers) {
+  Result<Codec> codec = Codec::parse(text);
+  if (!codec.ok() || !codec->is_affine() || text.find(':') != std::string_view::npos) return codec;
+  for (const LayerShape& l : layers) {
+    if (l.head_dim % codec->group() != 0) return Codec::affine(codec->bits(), 32, codec->input());
+  }
+  return codec;
+}
 
-Result<StatePlan> Model::plan(const KvChoice& kv, const Limits& limits) const {
+Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits) try {
   std::vector<AttentionGroup> groups;
-  const std::span<const LayerState> layers = impl_->family->layers();
-  for (std::size_t i = 0; i < layers.size(); i++) {
-    const LayerState& l = layers[i];
+  for (std::size_t i = 0; i < info.layers.size(); i++) {
+    const LayerShape& l = info.layers[i];
     AttentionGroup* home = nullptr;
     for (AttentionGroup& g : groups) {
-      if (g.window == l.window && g.kv_heads == l.kv_heads && g.head_dim == l.head_dim) home = &g;
+      if (LayerShape{g.window, g.kv_heads, g.head_dim} == l) home = &g;
     }
     if (home == nullptr) {
       const bool full = l.window == kFullWindow;
@@ -92,6 +89,33 @@ Result<StatePlan> Model::plan(const KvChoice& kv, const Limits& limits) const {
   StatePlan::Builder builder(limits);
   for (AttentionGroup& g : groups) builder.attention(std::move(g));
   return builder.build();
+} catch (const std::exception& e) {
+  return Status(StatusCode::kResourceExhausted, fmt::format("state plan: {}", e.what()));
+}
+
+Model::Model(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+
+Result<Model> Model::load(const std::string& folder, ThreadPool& pool, const LoadOptions& options) try {
+  Result<Description> d = read_description(folder);
+  if (!d.ok()) return d.status();
+  Result<ModelTensors> tensors = ModelTensors::open(folder);
+  if (!tensors.ok()) return tensors.status();
+  Result<WeightReader> weights = WeightReader::create(*tensors, pool, options.progress);
+  if (!weights.ok()) return weights.status().with_context(folder);
+  Result<std::unique_ptr<Family>> family = d->family->load(d->config, *weights);
+  if (!family.ok()) return family.status().with_context(folder);
+  if (Status s = weights->finish(); !s.ok()) return s.with_context(folder);
+  return Model(std::make_shared<Impl>(
+      Impl{std::move(d->info), weights->parameters(), std::move(*tensors), std::move(*family)}));
+} catch (const std::exception& e) {
+  return Status(StatusCode::kResourceExhausted, fmt::format("{}: {}", folder, e.what()));
+}
+
+const ModelInfo& Model::info() const noexcept { return impl_->info; }
+std::size_t Model::parameters() const noexcept { return impl_->parameters; }
+
+Result<StatePlan> Model::plan(const KvChoice& kv, const Limits& limits) const {
+  return plan_state(impl_->info, kv, limits);
 }
 
 }  // namespace windrow

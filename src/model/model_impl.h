@@ -11,6 +11,7 @@ namespace windrow {
 
 struct Model::Impl {
   ModelInfo info;
+  std::size_t parameters;
   ModelTensors tensors;  // keeps the mapping that embedding rows are read from
   std::unique_ptr<Family> family;
 };

@@ -67,8 +67,8 @@ Result<PackedMatrix> PackedMatrix::pack(DType dtype, const void* data, std::size
                   fmt::format("product weights: no data for shape [{}, {}]", rows, cols));
   }
   const std::size_t tiles = div_up(rows, kTileRows);
-  const auto tile_bytes = checked_mul(internal::column_pairs(cols), internal::pair_bytes(dtype));
-  const auto bytes = tile_bytes ? checked_mul(*tile_bytes, tiles) : std::nullopt;
+  const auto tile_stride = internal::checked_tile_stride(dtype, cols);
+  const auto bytes = tile_stride ? checked_mul(*tile_stride, tiles) : std::nullopt;
   if (!bytes) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("product weights: shape [{}, {}] of {} exceeds the address space", rows, cols,
@@ -81,12 +81,13 @@ Result<PackedMatrix> PackedMatrix::pack(DType dtype, const void* data, std::size
   packed.arena_ = std::move(*arena);  // zero filled: the padding
   packed.rows_ = rows;
   packed.cols_ = cols;
+  packed.tile_stride_ = *tile_stride;
   packed.dtype_ = dtype;
   const auto* source = static_cast<const std::byte*>(data);
   pool.parallel_for(tiles, [&](std::size_t tile, int) {
     const std::size_t row = tile * kTileRows;
     pack_tile(dtype, source + row * cols * dtype_size(dtype), std::min(kTileRows, rows - row), cols,
-              packed.arena_.data() + tile * *tile_bytes);
+              packed.arena_.data() + tile * *tile_stride);
   });
   return packed;
 }
@@ -112,7 +113,7 @@ void products(std::span<const ProductOutput> outputs, const float* x, std::size_
     for (const ProductOutput& o : outputs) {
       const std::size_t count = div_up(o.w->rows(), kTileRows), last = first + count;
       if (begin < last && first < end) {
-        run({o.w->data(), o.w->dtype(), cols, o.w->rows(), std::max(begin, first) - first,
+        run({o.w->data(), o.w->dtype(), o.w->tile_stride(), cols, o.w->rows(), std::max(begin, first) - first,
              std::min(end, last) - first, x, ldx, m, o.y, o.ldy});
       }
       first = last;

@@ -25,13 +25,16 @@ class PackedMatrix {
   std::size_t rows() const noexcept { return rows_; }
   std::size_t cols() const noexcept { return cols_; }
   DType dtype() const noexcept { return dtype_; }
+  // Bytes held, with the padding of the layout (src/model/product_layout.h).
   std::size_t bytes() const noexcept { return arena_.size(); }
   const std::byte* data() const noexcept { return arena_.data(); }
+  std::size_t tile_stride() const noexcept { return tile_stride_; }
 
  private:
   Arena arena_;
   std::size_t rows_ = 0;
   std::size_t cols_ = 0;
+  std::size_t tile_stride_ = 0;
   DType dtype_ = DType::kF32;
 };
 

@@ -11,7 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "base/checked.h"
 #include "windrow/dtype.h"
 
 namespace windrow::internal {
@@ -24,6 +26,11 @@ inline constexpr std::size_t kGroup = 64;
 constexpr std::size_t pair_bytes(DType dtype) { return dtype == DType::kF32 ? 128 : 64; }
 constexpr std::size_t column_pairs(std::size_t cols) { return cols / 2 + cols % 2; }
 
+// Bytes of a tile, and so from one to the next; nullopt when they overflow.
+inline std::optional<std::size_t> checked_tile_stride(DType dtype, std::size_t cols) {
+  return checked_mul(column_pairs(cols), pair_bytes(dtype));
+}
+
 // 0xffff0000 sixteen times. A variable, so that the compiler reads it from memory where it is used
 // and keeps no register for it.
 extern std::uint32_t high_half[kTileRows];
@@ -32,6 +39,7 @@ extern std::uint32_t high_half[kTileRows];
 struct TileJob {
   const std::byte* weights;  // tile 0
   DType dtype;
+  std::size_t tile_stride;
   std::size_t cols;     // K
   std::size_t outputs;  // N; a last tile beyond it is cut when y is written
   std::size_t tile_begin, tile_end;

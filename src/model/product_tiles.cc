@@ -20,13 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
 
-// Tiles walked together, each one sequential stream through memory. Few rows wait for memory: eight
-// streams read 20 to 45 % faster than one (Zen 4). Many rows want the block's weights of one group and
-// the rows of x together in L1: half of eight is 2 to 8 % faster; with AVX-512, kernels of 3 tiles.
-constexpr std::size_t kFewRows = 16;
-constexpr std::size_t kFewRowsTiles = 8;
-constexpr std::size_t kManyRowsTiles = kParts == 1 ? 6 : 4;
-constexpr std::size_t kSumStride = kFewRowsTiles * kTileRows;
+constexpr std::size_t kSumStride = std::max(kFewRowsTiles, kManyRowsTiles) * kTileRows;
 // Rows of a pass over the weights: their sums (48 KB) stay in L2, their x does for K up to 1024. Row
 // blocks of 6 and of 8 divide it.
 constexpr std::size_t kPassRows = 96;
@@ -85,16 +79,15 @@ void block(const TileJob& job, std::size_t tile, std::size_t tiles, std::size_t 
            std::size_t rows) {
   HWY_ALIGN float sums[kPassRows * kSumStride];
   std::fill_n(sums, rows * kSumStride, 0.0f);
-  const std::size_t tile_stride = column_pairs(job.cols) * Format::kPairBytes;
-  const std::byte* w = job.weights + tile * tile_stride;
+  const std::byte* begin = job.weights + tile * job.tile_stride;
   const float* x = job.x + row * job.ldx;
+  constexpr std::size_t group_bytes = kGroup / 2 * Format::kPairBytes;
   for (std::size_t k = 0; k < job.cols; k += kGroup) {
     const bool last = k + kGroup >= job.cols;
-    const std::byte* next =
-        last ? job.weights + following * tile_stride : w + kGroup / 2 * Format::kPairBytes;
-    group<Format>(w, tile_stride, next - w, tiles, std::min(kGroup, job.cols - k), x + k, job.ldx, rows, last,
-                  sums);
-    w = next;
+    const std::byte* w = begin + k / kGroup * group_bytes;
+    const std::byte* next = last ? job.weights + following * job.tile_stride : w + group_bytes;
+    group<Format>(w, job.tile_stride, next - w, tiles, std::min(kGroup, job.cols - k), x + k, job.ldx, rows,
+                  last, sums);
   }
   const std::size_t output = tile * kTileRows;
   const std::size_t outputs = std::min(tiles * kTileRows, job.outputs - output);
@@ -107,7 +100,7 @@ template <class Format>
 void run_format(const TileJob& job) {
   for (std::size_t row = 0; row < job.rows; row += kPassRows) {
     const std::size_t rows = std::min(kPassRows, job.rows - row);
-    const std::size_t most = rows <= kFewRows ? kFewRowsTiles : kManyRowsTiles;
+    const std::size_t most = rows <= kMaxRows ? kFewRowsTiles : kManyRowsTiles;
     for (std::size_t tile = job.tile_begin; tile < job.tile_end; tile += most) {
       const std::size_t end = std::min(tile + most, job.tile_end);
       block<Format>(job, tile, end - tile, end < job.tile_end ? end : job.tile_begin, row, rows);

@@ -16,9 +16,9 @@ Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std:
 std::string window_text(int window) { return window == kFullWindow ? "full" : std::to_string(window); }
 
 // Does the plan hold this model's state?
-Status check_plan(const StatePlan& plan, std::span<const LayerState> layers) {
+Status check_plan(const StatePlan& plan, std::span<const LayerShape> layers) {
   for (std::size_t i = 0; i < layers.size(); i++) {
-    const LayerState& l = layers[i];
+    const LayerShape& l = layers[i];
     const int g = plan.group_of_layer(static_cast<int>(i));
     if (g < 0) return invalid(fmt::format("plan: no group holds layer {} of the model", i));
     const AttentionGroup& group = plan.group(g);
@@ -53,7 +53,7 @@ Runner::~Runner() = default;
 
 Result<Runner> Runner::create(const Model& model, const StatePlan& plan, ThreadPool& pool) try {
   const Family& family = *model.impl_->family;
-  if (Status s = check_plan(plan, family.layers()); !s.ok()) return s;
+  if (Status s = check_plan(plan, model.info().layers); !s.ok()) return s;
   Result<AttentionKernels> kernels = AttentionKernels::select(plan);
   if (!kernels.ok()) return kernels.status();
   const std::size_t max_tokens = static_cast<std::size_t>(plan.limits().step_tokens);

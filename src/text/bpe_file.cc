@@ -82,7 +82,7 @@ void Bpe::read_merges(Component& model) {
   for (std::size_t rank = 0; rank < merges->size(); rank++) {
     const Json& merge = (*merges)[rank];
     const auto wrong = [&](const std::string& what) {
-      model.fail("merges", fmt::format("[{}] {}", rank, what));
+      model.fail(fmt::format("merges[{}]", rank).c_str(), what);
     };
     std::string_view left, right;
     if (merge.is_string()) {

@@ -128,7 +128,6 @@ void Normalizer::append(Component& component) {
     step.left = component.bool_or("strip_left", true);
     step.right = component.bool_or("strip_right", true);
   } else {
-    component.allow({});
     if (type == "NFC") {
       step.form = kCompose;
     } else if (type == "NFD") {
@@ -146,6 +145,7 @@ void Normalizer::append(Component& component) {
     } else {
       component.refuse_type(type);
     }
+    component.allow({});
   }
   steps_.push_back(std::move(step));
 }

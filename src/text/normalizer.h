@@ -13,9 +13,9 @@
 
 namespace windrow::text {
 
-// No text may grow beyond this inside the tokenizer: 64 MiB, some 16 million tokens. A tokenizer.json
+// No text may grow beyond this inside the tokenizer: 16 MiB, some 4 million tokens. A tokenizer.json
 // that replaces one character by a thousand, twice, is stopped here and not by the memory.
-inline constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;
 
 class Normalizer {
  public:

@@ -18,9 +18,9 @@ bool Vocabulary::add(std::string_view piece, std::int32_t id) {
   if (piece_of(id) || ids_.contains(piece)) return false;
   if (slot >= slots_.size()) slots_.resize(slot + 1, -1);
   const std::size_t begin = bytes_.size();
-  bytes_.append(piece);
+  bytes_.insert(bytes_.end(), piece.begin(), piece.end());
   slots_[slot] = static_cast<std::int32_t>(pieces_.size());
-  pieces_.push_back(std::string_view(bytes_).substr(begin));
+  pieces_.emplace_back(bytes_.data() + begin, piece.size());
   ids_.emplace(pieces_.back(), id);
   return true;
 }

@@ -18,6 +18,10 @@ inline constexpr int kMaxIds = 1 << 21;
 
 class Vocabulary {
  public:
+  Vocabulary() = default;
+  Vocabulary(Vocabulary&&) = default;  // the views stay valid: a vector's buffer moves along
+  Vocabulary& operator=(Vocabulary&&) = default;
+
   // Makes room; add() REQUIRES that no more pieces and bytes come than were reserved.
   void reserve(std::size_t pieces, std::size_t bytes);
   // False where the piece or the id is taken. REQUIRES 0 <= id < kMaxIds.
@@ -29,7 +33,7 @@ class Vocabulary {
   std::size_t size() const noexcept { return pieces_.size(); }
 
  private:
-  std::string bytes_;  // all pieces; reserved once, so that the views stay valid
+  std::vector<char> bytes_;  // all pieces; reserved once, so that the views stay valid
   std::vector<std::string_view> pieces_;
   std::vector<std::int32_t> slots_;  // id -> index into pieces_, -1 for none
   std::unordered_map<std::string_view, std::int32_t> ids_;

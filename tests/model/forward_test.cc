@@ -223,7 +223,9 @@ TEST(Plan, LayersOfEqualWindowShareAGroup) {
   EXPECT_EQ(s.plan.group(0).window, 8);
   EXPECT_EQ(s.plan.group(1).layers, std::vector<int>{5});
   EXPECT_EQ(s.plan.group(1).window, kFullWindow);
-  EXPECT_EQ(s.model.info().windows, (std::vector<int>{8, 8, 8, 8, 8, kFullWindow}));
+  const LayerShape sliding{8, 2, 64}, full{kFullWindow, 2, 64};
+  EXPECT_EQ(s.model.info().layers,
+            (std::vector<LayerShape>{sliding, sliding, sliding, sliding, sliding, full}));
 }
 
 TEST(Plan, SlidingPoolsHoldExactlyThePlannedBytesAtTwentyWindows) {
@@ -237,11 +239,15 @@ TEST(Plan, SlidingPoolsHoldExactlyThePlannedBytesAtTwentyWindows) {
 }
 
 TEST(KvCodec, AGroupIsChosenForTheHeadDimOnlyWhereNoneIsGiven) {
-  EXPECT_EQ(must(parse_kv_codec("q4", 64)), Codec::affine(4, 64));
-  EXPECT_EQ(must(parse_kv_codec("q4", 96)), Codec::affine(4, 32));
-  EXPECT_EQ(must(parse_kv_codec("q4:64", 96)), Codec::affine(4, 64));
-  EXPECT_EQ(must(parse_kv_codec("bf16", 96)), Codec::bf16());
-  EXPECT_FALSE(parse_kv_codec("q7", 64).ok());
+  const LayerShape d64{8, 2, 64}, d96{kFullWindow, 2, 96};
+  const auto parsed = [](const char* text, std::vector<LayerShape> layers) {
+    return must(parse_kv_codec(text, layers));
+  };
+  EXPECT_EQ(parsed("q4", {d64, d64}), Codec::affine(4, 64));
+  EXPECT_EQ(parsed("q4", {d64, d96}), Codec::affine(4, 32));
+  EXPECT_EQ(parsed("q4:64", {d64, d96}), Codec::affine(4, 64));
+  EXPECT_EQ(parsed("bf16", {d96}), Codec::bf16());
+  EXPECT_FALSE(parse_kv_codec("q7", {}).ok());
 }
 
 }  // namespace

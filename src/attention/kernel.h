@@ -1,0 +1,140 @@
+// The seams between the attention driver (plain C++, attend.cc) and its SIMD parts, which are
+// compiled once per instruction set: plain structs of pointers, and a table of functions.
+//
+// The arithmetic of one query, in this order and no other, whatever surrounds it (invariant 1):
+//   for every softmax block of kBlock positions, cut at multiples of kBlock, ascending:
+//     score[p]  = sum over groups g: scale[p,g] * (sum over dims of q * code) + bias[p,g] * (sum of q)
+//     m, l, out = online softmax of the block's visible scores
+//     out[d]   += sum over p ascending: (weight[p] * scale[p,g]) * code
+//     mix_bias[g] += sum over p: weight[p] * bias[p,g], four chains by p mod 4
+//   result[d] = (out[d] + mix_bias[g]) / l
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/block_layout.h"
+#include "windrow/dtype.h"
+
+namespace windrow::internal {
+
+// Positions of a softmax block, part of the definition of a result's bits. 128: the K codes of a
+// block at q4 and 256 dims are 16 KiB, half of a common L1; shorter blocks pay more for the
+// softmax, longer ones leave L1.
+inline constexpr int kBlock = 128;
+inline constexpr int kBlockTiles = kBlock / kTile;
+// Queries that one task carries at most: heads of one kv head, then tokens. They share the unpacked
+// codes; more would push their sums (16 x 256 x 4 bytes) out of L1.
+inline constexpr int kMaxQueries = 16;
+// Floats between the score rows of two queries: a kernel may write up to 128 scores past the last
+// tile (it works on whole groups of vectors).
+inline constexpr std::size_t kScoreStride = kBlock + 128;
+
+// How codes are stored, as an index: 0 f32, 1 f16, 2 bf16, then q2 q3 q4 q5 q6 q8.
+inline constexpr int kStorageKinds = 9;
+inline int storage_kind(const Codec& codec) {
+  if (codec.is_affine()) return codec.bits() == 8 ? 8 : codec.bits() + 1;
+  return codec.input() == DType::kF32 ? 0 : codec.input() == DType::kF16 ? 1 : 2;
+}
+
+// Codes are used as code * 2^shift: masked where they lie and converted, and 2^-shift is folded
+// into the other factor, exactly. Where field `element` lies in its 32-bit word; fields that end or
+// cross at the word's top are shifted down (a signed conversion could not take bit 31).
+constexpr int key_shift(int bits, int element) {
+  const int bit = element * bits % 32;
+  return bit + bits >= 32 ? 0 : bit;
+}
+// Values are picked byte by byte: where the field lies in its first byte.
+constexpr int value_shift(int bits, int element) { return element * bits % 8; }
+constexpr float exp2_of_minus(int shift) { return 1.0f / static_cast<float>(std::uint32_t{1} << shift); }
+// Both patterns repeat after 32 elements.
+inline constexpr int kFoldPeriod = 32;
+
+// Lines to bring near while other work runs: the codes and params of up to a block of tiles.
+struct Prefetch {
+  const std::byte* codes[kBlockTiles] = {};  // null: nothing for that tile
+  const std::byte* params[kBlockTiles] = {};
+  int code_lines = 0;  // 64-byte lines a tile
+  int param_lines = 0;
+};
+
+// Scores of `tiles` tiles for all queries.
+struct KeyPass {
+  const std::byte* codes[kBlockTiles];   // each: [words][kTile] words
+  const std::byte* params[kBlockTiles];  // each: [params][kTile] words
+  int tiles = 0;
+  int head_dim = 0;
+  int group = 0;  // dims that share params; plain: head_dim
+  DType param_type = DType::kBF16;
+  int queries = 0;
+  const float* q = nullptr;            // [queries][head_dim], folded
+  const float* q_sums = nullptr;       // [queries][groups]
+  float* scores = nullptr;             // [queries][kScoreStride]
+  const Prefetch* prefetch = nullptr;  // tile i goes with tile i; never null
+};
+
+// out[query][dim] += sum over positions of weight * code.
+struct ValuePass {
+  const std::byte* codes = nullptr;  // of the first position; the next is `stride` bytes on
+  std::size_t stride = 0;
+  int positions = 0;
+  int dims = 0;
+  int group = 0;  // dims that share a weight; plain: dims
+  int queries = 0;
+  const float* weights = nullptr;  // [queries] at weight_rows floats; [positions][groups] inside
+  std::size_t weight_rows = 0;
+  int groups = 1;
+  float* out = nullptr;                // [queries][dims]
+  const Prefetch* prefetch = nullptr;  // tile i goes with positions 16 i ..; never null
+};
+
+// Running state of one query's softmax.
+struct SoftmaxState {
+  float top = 0;           // the highest score so far
+  float sums[kTile] = {};  // sums of exp(score - top), one a lane
+};
+
+struct SoftmaxPass {
+  float* scores = nullptr;  // in: K . q; out: weights, 0 where masked
+  int begin = 0, end = 0;   // visible range inside scores
+  int tiles = 0;
+  float scale = 1;
+  float softcap = 0;
+};
+
+// One instruction set's functions.
+struct Kernels {
+  const char* target = nullptr;
+
+  void (*score[kStorageKinds])(const KeyPass&) = {};
+  void (*mix[kStorageKinds])(const ValuePass&) = {};
+
+  // folded[d] = q[d] * fold[d % kFoldPeriod]; sums[g] = the sum of q over group g.
+  void (*fold_query)(const float* q, int head_dim, int group, const float* fold, float* folded,
+                     float* sums) = nullptr;
+  void (*begin_softmax)(SoftmaxState&) = nullptr;
+  // Weights of the block; returns what sums made so far must be multiplied with.
+  float (*softmax)(SoftmaxState&, const SoftmaxPass&) = nullptr;
+  float (*softmax_sum)(const SoftmaxState&) = nullptr;
+  void (*rescale)(float* values, int count, float factor) = nullptr;
+  // `count` pairs (scale, bias) of position-major params.
+  void (*unpack_params)(const std::uint32_t* words, int count, DType type, float* scales,
+                        float* biases) = nullptr;
+  // weights[p][g] = probability[p] * scales[p][g]; mix_bias[g] += sum of probability[p] * biases[p][g].
+  // `first` is the place of p = 0 in the softmax block. Arrays hold 16 floats more than their content.
+  void (*weigh)(const float* probability, int positions, int first, int groups, const float* scales,
+                const float* biases, float* weights, float* mix_bias) = nullptr;
+  // result[d] = (sums[d] * fold[d % kFoldPeriod] + mix_bias[d / group]) * factor
+  void (*finish)(const float* sums, int dims, int group, const float* fold, const float* mix_bias,
+                 float factor, float* result) = nullptr;
+};
+
+// The table of the best instruction set that this machine supports and this build has.
+Kernels select_kernels();
+
+// Its parts, one a source file.
+void select_key_kernels(Kernels& kernels);
+void select_value_kernels(Kernels& kernels);
+void select_softmax_kernels(Kernels& kernels);
+
+}  // namespace windrow::internal

@@ -1,0 +1,81 @@
+// Strict reading of flag values.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/json.h"
+#include "cli/command.h"
+
+namespace windrow::cli {
+namespace {
+
+// The whole text as a T, or nullopt-like false.
+template <class T>
+bool parse_all(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+using Parse = std::function<void(const std::string&)>;
+
+CLI::Option* checked(CLI::App& app, const std::string& flag, const char* type, const std::string& help,
+                     const Parse& parse) {
+  return app.add_option_function<std::string>(flag, parse, help)->type_name(type);
+}
+
+}  // namespace
+
+CLI::Option* int_flag(CLI::App& app, const std::string& flag, int* to, int low, int high,
+                      const std::string& help) {
+  return checked(app, flag, "N", help, [=](const std::string& text) {
+    if (!parse_all(text, to) || *to < low || *to > high) {
+      usage_error(flag, fmt::format("{} is not a whole number from {} to {}", quote(text), low, high));
+    }
+  });
+}
+
+CLI::Option* seed_flag(CLI::App& app, const std::string& flag, std::uint64_t* to, const std::string& help) {
+  return checked(app, flag, "N", help, [=](const std::string& text) {
+    if (!parse_all(text, to)) {
+      usage_error(flag, fmt::format("{} is not a whole number from 0 to {}", quote(text),
+                                    std::numeric_limits<std::uint64_t>::max()));
+    }
+  });
+}
+
+CLI::Option* float_flag(CLI::App& app, const std::string& flag, float* to, float low, float high,
+                        const std::string& help) {
+  return checked(app, flag, "X", help, [=](const std::string& text) {
+    if (!parse_all(text, to) || !(*to >= low && *to <= high)) {
+      usage_error(flag, fmt::format("{} is not a number from {} to {}", quote(text), low, high));
+    }
+  });
+}
+
+CLI::Option* ids_flag(CLI::App& app, const std::string& flag, std::vector<std::int32_t>* to,
+                      const std::string& help) {
+  return checked(app, flag, "ID,ID,...", help, [=](const std::string& text) {
+    to->clear();
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      const std::string_view item = std::string_view(text).substr(begin, end - begin);
+      std::int32_t id = 0;
+      if (!parse_all(item, &id) || id < 0) {
+        usage_error(flag, fmt::format("{} at place {} is not a token id (ids are whole numbers from 0, "
+                                      "joined by commas)",
+                                      quote(item), to->size()));
+      }
+      to->push_back(id);
+      begin = end + 1;
+    }
+  });
+}
+
+CLI::Option* text_flag(CLI::App& app, const std::string& flag, std::string* to, const char* type,
+                       const std::string& help) {
+  return checked(app, flag, type, help, [=](const std::string& text) { *to = text; });
+}
+
+}  // namespace windrow::cli

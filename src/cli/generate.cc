@@ -1,0 +1,216 @@
+// windrow generate: a prompt in, text out.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/model_flags.h"
+#include "cli/output.h"
+#include "cli/summary.h"
+#include "windrow/engine.h"
+
+namespace windrow::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct GenerateFlags {
+  RunFlags run;
+  KvFlags kv;
+  PromptFlags prompt;
+  SamplerOptions sampling;
+  int max_tokens = 256;
+  bool ignore_eos = false;
+  bool echo = false;
+  bool json = false;
+  bool summary = false;
+};
+
+std::atomic<bool> interrupted{false};
+
+// The first Ctrl-C asks generation to end after its step, the second ends the program.
+void catch_interrupt() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted.store(true); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+// Turns ids into what stands on stdout: text, or ids joined by commas in a folder without tokenizer.
+class Writer {
+ public:
+  Writer(const Tokenizer* tokenizer, bool silent, bool echo, std::span<const std::int32_t> prompt)
+      : silent_(silent) {
+    if (tokenizer == nullptr) return;
+    // The decoder sees the prompt too: whether a leading space is dropped depends on what stands before.
+    decoder_.emplace(*tokenizer);
+    std::string before;
+    for (const std::int32_t id : prompt) before += need(decoder_->push(id));
+    if (echo) print(before);
+  }
+
+  // False, with the failure kept, when it could not be written.
+  bool push(std::int32_t id) {
+    try {
+      put(decoder_ ? need(decoder_->push(id)) : fmt::format("{}{}", count_ > 0 ? "," : "", id));
+      count_++;
+      return true;
+    } catch (const Failure& f) {
+      failure_ = f;
+      return false;
+    }
+  }
+
+  void finish() {
+    if (failure_) throw *failure_;
+    if (decoder_) put(decoder_->finish());
+    if (!silent_) write_stdout("\n");
+    flush_stdout();
+  }
+
+  const std::string& text() const { return text_; }
+  bool has_text() const { return decoder_.has_value(); }
+
+ private:
+  void put(const std::string& piece) {
+    text_ += piece;
+    print(piece);
+  }
+  void print(const std::string& piece) {
+    if (silent_ || piece.empty()) return;
+    write_stdout(piece);
+    flush_stdout();
+  }
+
+  bool silent_;
+  std::size_t count_ = 0;
+  std::optional<Tokenizer::Decoder> decoder_;
+  std::optional<Failure> failure_;
+  std::string text_;
+};
+
+Json state_json(const StatePlan& plan) {
+  Json groups = Json::array();
+  for (int i = 0; i < plan.group_count(); i++) {
+    const AttentionGroup& g = plan.group(i);
+    groups.push_back({{"layers", g.layers},
+                      {"window", g.window == kFullWindow ? Json() : Json(g.window)},
+                      {"codec_keys", g.keys.to_string()},
+                      {"codec_values", g.values.to_string()},
+                      {"bytes", plan.group_bytes(i).total}});
+  }
+  const StatePlan bf16 = need(plan.with_codec(Codec::bf16()));
+  return {{"bytes", plan.bytes()}, {"bytes_bf16", bf16.bytes()}, {"groups", std::move(groups)}};
+}
+
+std::string result_json(const std::vector<std::int32_t>& prompt, const Generation& g, const Writer& writer,
+                        const StatePlan& plan, double load_s) {
+  const Json object{{"prompt_ids", prompt},
+                    {"ids", g.ids},
+                    {"text", writer.has_text() ? Json(writer.text()) : Json()},
+                    {"finish_reason", finish_reason_name(g.finish_reason)},
+                    {"timings",
+                     {{"load_s", load_s},
+                      {"prefill_s", g.prefill_s},
+                      {"decode_s", g.decode_s},
+                      {"prefill_tokens_per_s", per_second(static_cast<double>(prompt.size()), g.prefill_s)},
+                      {"decode_tokens_per_s", per_second(g.decode_steps, g.decode_s)}}},
+                    {"state", state_json(plan)}};
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int generate(const GenerateFlags& flags) {
+  flags.prompt.check();
+  const ModelInfo info = need(read_model_info(flags.run.model));
+  const KvChoice kv = flags.kv.choose(info);
+  const std::optional<Tokenizer> tokenizer = flags.run.load_tokenizer(flags.prompt.needs_tokenizer());
+  const std::vector<std::int32_t> prompt = flags.prompt.read(info, tokenizer ? &*tokenizer : nullptr);
+
+  // The model's positions bound the text; the last token is not fed back.
+  const int prompt_tokens = static_cast<int>(prompt.size());
+  const int max_tokens = std::min(flags.max_tokens, info.max_positions - prompt_tokens + 1);
+  const auto start = std::chrono::steady_clock::now();
+  ThreadPool pool = flags.run.make_pool();
+  const Model model = flags.run.load(pool);
+  const Limits limits{.rows = 1,
+                      .tokens = prompt_tokens + std::max(max_tokens, 1) - 1,
+                      .step_tokens = std::min(flags.run.prefill_chunk, prompt_tokens),
+                      .rollback = 0,
+                      .total_tokens = 0};
+  Generator generator = need(Generator::create(model, kv, limits, pool));
+  const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  Writer writer(tokenizer ? &*tokenizer : nullptr, flags.json, flags.echo, prompt);
+  ProgressBar bar("prompt", flags.run.progress());
+  GenerateOptions options;
+  options.max_tokens = max_tokens;
+  options.prefill_chunk = flags.run.prefill_chunk;
+  options.sampling = flags.sampling;
+  if (!flags.ignore_eos) options.stop_ids = info.eos_ids;
+  options.cancel = &interrupted;
+  options.on_prefill = [&](int done, int total) {
+    bar.update(done, total);
+    if (done == total) bar.clear();
+  };
+  options.on_token = [&](std::int32_t id) { return writer.push(id); };
+  catch_interrupt();
+  const Generation g = need(generator.generate(prompt, options));
+  bar.clear();
+  writer.finish();
+
+  if (flags.json) {
+    write_stdout(result_json(prompt, g, writer, generator.plan(), load_s));
+    flush_stdout();
+  }
+  if (!flags.run.quiet) {
+    RunFacts facts{.plan = &generator.plan(),
+                   .pools = {},
+                   .prompt_tokens = prompt_tokens,
+                   .generation = g,
+                   .threads = pool.threads(),
+                   .colors = lively_stderr(),
+                   .picture = flags.summary || lively_stderr()};
+    for (int i = 0; i < generator.plan().group_count(); i++) facts.pools.push_back(generator.pool_use(i));
+    fmt::print(stderr, "{}{}", flags.json ? "" : "\n", summarize(facts));
+  }
+  return g.finish_reason == FinishReason::kCancelled ? kInterrupted : kSuccess;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("generate", "write text after a prompt");
+  auto flags = std::make_shared<GenerateFlags>();
+  SamplerOptions& s = flags->sampling;
+  constexpr int kManyTokens = 1 << 30;
+  flags->run.add_model(*sub);
+  flags->prompt.add(*sub, true);
+  int_flag(*sub, "--max-tokens", &flags->max_tokens, 0, kManyTokens,
+           "most tokens to write, default 256; the model's longest context bounds it too");
+  float_flag(*sub, "--temperature", &s.temperature, 0, 100,
+             "0 (the default): always the most probable token");
+  int_flag(*sub, "--top-k", &s.top_k, 0, kManyTokens, "of the K most probable tokens; 0: all");
+  float_flag(*sub, "--top-p", &s.top_p, 0, 1, "of the most probable tokens that hold P together; 1: all");
+  float_flag(*sub, "--min-p", &s.min_p, 0, 1, "of tokens at least P times as probable as the best; 0: all");
+  float_flag(*sub, "--repetition-penalty", &s.repetition_penalty, 0.01f, 100,
+             "above 1: tokens seen before lose");
+  seed_flag(*sub, "--seed", &s.seed, "default 0; a seed gives the same tokens on any number of threads");
+  flags->kv.add(*sub);
+  flags->run.add_chunk(*sub);
+  flags->run.add_threads(*sub);
+  sub->add_flag("--ignore-eos", flags->ignore_eos, "go on when the model ends its text");
+  sub->add_flag("--echo", flags->echo, "print the prompt before the text");
+  sub->add_flag("--json", flags->json, "print one JSON object instead of the text");
+  sub->add_flag("--summary", flags->summary, "the whole summary, with its pictures, also off a terminal");
+  flags->run.add_quiet(*sub);
+  sub->callback([flags, &run] {
+    if (flags->sampling.top_p == 0) usage_error("--top-p", "0 leaves no token, must be above 0");
+    if (flags->sampling.min_p == 1) usage_error("--min-p", "must be below 1");
+    run = [flags] { return generate(*flags); };
+  });
+}
+
+}  // namespace windrow::cli

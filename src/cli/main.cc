@@ -1,0 +1,63 @@
+// windrow: runs sliding-window models over page-ring state. One file per subcommand.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "cli/command.h"
+#include "cli/output.h"
+
+namespace windrow::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Runs sliding-window language models over quantized, windowed state.\n"
+    "Exit codes: 0 ok, 1 failure, 2 wrong usage, 130 interrupted.";
+
+int fail(const Failure& failure, const std::string& command) {
+  std::string line = "windrow: " + one_line(failure.message);
+  if (failure.code == kUsage) line += " (see: " + command + " --help)";
+  std::fprintf(stderr, "%s\n", line.c_str());
+  return failure.code;
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app(kDescription, "windrow");
+  app.set_version_flag("--version", "windrow " WINDROW_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(30);
+  Run run;
+  add_generate(app, run);
+  add_logits(app, run);
+  add_plan(app, run);
+  add_tokenize(app, run);
+  add_detokenize(app, run);
+  const auto command = [&] {
+    const auto chosen = app.get_subcommands();
+    return chosen.empty() ? std::string("windrow") : "windrow " + chosen[0]->get_name();
+  };
+  try {
+    app.parse(argc, argv);
+    return run();
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() != 0) return fail({kUsage, e.what()}, command());
+    try {
+      write_stdout(e.get_name() == "CallForVersion" ? std::string(e.what()) + "\n" : help_text(app));
+      flush_stdout();
+    } catch (const Failure& failure) {
+      return fail(failure, command());
+    }
+    return kSuccess;
+  } catch (const Failure& failure) {
+    return fail(failure, command());
+  } catch (const std::exception& e) {
+    return fail({kFailure, e.what()}, command());
+  }
+}
+
+}  // namespace
+}  // namespace windrow::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout is a write error, told and counted as one
+  return windrow::cli::run_program(argc, argv);
+}

@@ -1,0 +1,82 @@
+// windrow plan: exactly the bytes that a state will take, without loading the model.
+#include <fmt/format.h>
+
+#include "cli/model_flags.h"
+#include "cli/output.h"
+
+namespace windrow::cli {
+namespace {
+
+struct PlanFlags {
+  RunFlags run;
+  KvFlags kv;
+  int context = 0;
+  int rows = 1;
+  bool json = false;
+};
+
+// "0-4" for consecutive layers, "0,2,5" else.
+std::string layers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) end++;
+    if (!text.empty()) text += ",";
+    text += end - i > 2 ? fmt::format("{}-{}", layers[i], layers[end - 1]) : std::to_string(layers[i]);
+    i = end - i > 2 ? end : i + 1;
+  }
+  return text;
+}
+
+std::string table(const StatePlan& plan) {
+  constexpr const char* kRow = "{:<24} {:>8} {:>9} {:>9} {:>10} {:>7} {:>15}\n";
+  std::string text = fmt::format(kRow, "layers", "window", "keys", "values", "page", "pages", "bytes");
+  for (int i = 0; i < plan.group_count(); i++) {
+    const AttentionGroup& g = plan.group(i);
+    const GroupBytes& b = plan.group_bytes(i);
+    text +=
+        fmt::format(kRow, layers_text(g.layers), g.window == kFullWindow ? "full" : std::to_string(g.window),
+                    g.keys.to_string(), g.values.to_string(), b.page, b.pages, b.total);
+  }
+  text += fmt::format(kRow, "all", "", "", "", "", "", plan.bytes());
+  const Limits& l = plan.limits();
+  text += fmt::format("\n{} row{} of {} tokens, steps of {} tokens, pages of {} tokens: {}\n", l.rows,
+                      l.rows == 1 ? "" : "s", l.tokens, l.step_tokens, plan.page_tokens(),
+                      human_bytes(plan.bytes()));
+  return text;
+}
+
+int plan(const PlanFlags& flags) {
+  const ModelInfo info = need(read_model_info(flags.run.model));
+  const KvChoice kv = flags.kv.choose(info);
+  if (flags.context > info.max_positions) {
+    usage_error("--context",
+                fmt::format("{} tokens, the model was made for {}", flags.context, info.max_positions));
+  }
+  const Limits limits{.rows = flags.rows,
+                      .tokens = flags.context,
+                      .step_tokens = std::min(flags.run.prefill_chunk, flags.context),
+                      .rollback = 0,
+                      .total_tokens = 0};
+  const StatePlan state = need(plan_state(info, kv, limits));
+  write_stdout(flags.json ? state.to_json() + "\n" : table(state));
+  flush_stdout();
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("plan", "print exactly what will be allocated for a model's state");
+  auto flags = std::make_shared<PlanFlags>();
+  flags->run.add_model(*sub);
+  int_flag(*sub, "--context", &flags->context, 1, 1 << 30, "tokens of a row")->required();
+  int_flag(*sub, "--rows", &flags->rows, 1, 1 << 16, "rows that live at once, default 1");
+  flags->kv.add(*sub);
+  int_flag(*sub, "--prefill-chunk", &flags->run.prefill_chunk, 1, 1 << 16,
+           "new tokens of one step over all rows, default 512; the context where that is shorter");
+  sub->add_flag("--json", flags->json, "print a JSON object");
+  sub->callback([flags, &run] { run = [flags] { return plan(*flags); }; });
+}
+
+}  // namespace windrow::cli
