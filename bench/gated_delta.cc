@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "probe.h"
-#include "state/gated_delta.h"
+#include "windrow/gated_delta.h"
 
 namespace windrow {
 namespace {

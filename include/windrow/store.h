@@ -37,12 +37,12 @@
 
 #include "windrow/dtype.h"
 #include "windrow/export.h"
+#include "windrow/kv_read.h"
 #include "windrow/plan.h"
 #include "windrow/status.h"
 
 namespace windrow {
 
-struct BlockLayout;  // internal: where records lie inside a page
 class StateStore;
 class Step;
 
@@ -57,48 +57,6 @@ struct FloatArray {
   FloatArray(const std::vector<float>& values) : FloatArray(std::span<const float>(values)) {}  // NOLINT
   FloatArray(std::span<const std::uint16_t> values, DType type)
       : data(values.data()), count(values.size()), dtype(type) {}
-};
-
-// What attention needs of one layer at one step: flat arrays at stable addresses, filled by
-// begin, identical for every layer of the group but for `layer_offset`. Kernels read only this.
-//
-// Token t of the step (packed by row) belongs to the row r with
-// row_offsets[r] <= t < row_offsets[r + 1]. Position p of row r lies in page
-// pages[page_offsets[r] + p / page_tokens - first_page[r]], at p % page_tokens inside it, and
-// the block of that page for kv head h starts at
-// base + page * page_bytes + layer_offset + h * block_bytes.
-//
-// Lifetime: shares ownership of its pages; stays readable, with unchanged bytes, after the
-// step ended and later steps ran, until it is destroyed.
-struct KvRead {
-  int layer = 0;
-  int window = kFullWindow;
-  int kv_heads = 0;
-  int head_dim = 0;
-  int value_dim = 0;
-  int page_tokens = 0;
-  const BlockLayout* layout = nullptr;
-
-  std::span<const std::int32_t> row_offsets;   // [rows + 1], in tokens
-  std::span<const std::int32_t> positions;     // [tokens], absolute
-  std::span<const std::int32_t> page_offsets;  // [rows + 1], into pages
-  std::span<const std::int32_t> first_page;    // [rows], page number of the row's first entry
-  std::span<const std::int32_t> pages;         // physical page indices
-  const std::byte* base = nullptr;
-  std::size_t page_bytes = 0;
-  std::size_t layer_offset = 0;
-  std::size_t block_bytes = 0;
-  std::shared_ptr<const void> lease;
-
-  int rows() const noexcept { return static_cast<int>(first_page.size()); }
-  int tokens() const noexcept { return static_cast<int>(positions.size()); }
-  const std::byte* block(int row, std::int32_t page_number, int head) const noexcept {
-    const std::int32_t page =
-        pages[static_cast<std::size_t>(page_offsets[static_cast<std::size_t>(row)] + page_number -
-                                       first_page[static_cast<std::size_t>(row)])];
-    return base + static_cast<std::size_t>(page) * page_bytes + layer_offset +
-           static_cast<std::size_t>(head) * block_bytes;
-  }
 };
 
 // An owned, contiguous, temporal-order copy of positions [begin, end) of one layer of a row, as

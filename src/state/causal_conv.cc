@@ -1,5 +1,5 @@
 // Shapes, weights, tail and the scalar definition of the causal convolution.
-#include "state/causal_conv.h"
+#include "windrow/causal_conv.h"
 
 #include <fmt/format.h>
 

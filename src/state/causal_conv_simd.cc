@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "state/causal_conv.h"
+#include "windrow/causal_conv.h"
 #include "state/silu.h"
 
 HWY_BEFORE_NAMESPACE();

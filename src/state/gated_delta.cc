@@ -1,5 +1,5 @@
 // Shapes, gates and the scalar definition of the gated delta rule.
-#include "state/gated_delta.h"
+#include "windrow/gated_delta.h"
 
 #include <fmt/format.h>
 

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "state/gated_delta.h"
+#include "windrow/gated_delta.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow {

@@ -13,8 +13,8 @@
 #include <cstddef>
 #include <span>
 
-#include "state/causal_conv.h"
-#include "state/gated_delta.h"
+#include "windrow/causal_conv.h"
+#include "windrow/gated_delta.h"
 #include "windrow/status.h"
 
 namespace windrow {

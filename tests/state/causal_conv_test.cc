@@ -1,6 +1,6 @@
 // The causal convolution and its tail: SIMD against the definition, the definition against f64, tails of
 // every length, and independence of how tokens are cut.
-#include "state/causal_conv.h"
+#include "windrow/causal_conv.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

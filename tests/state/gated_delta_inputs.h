@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "state/causal_conv.h"
-#include "state/gated_delta.h"
+#include "windrow/causal_conv.h"
+#include "windrow/gated_delta.h"
 
 namespace windrow::testing {
 

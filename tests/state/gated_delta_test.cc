@@ -1,6 +1,6 @@
 // The gated delta rule: its shape, its gates, hand-computed tokens, SIMD against the definition, and
 // independence of how tokens and heads are cut.
-#include "state/gated_delta.h"
+#include "windrow/gated_delta.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

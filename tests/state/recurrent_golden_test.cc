@@ -12,8 +12,8 @@
 
 #include "base/float16.h"
 #include "io/safetensors.h"
-#include "state/causal_conv.h"
-#include "state/gated_delta.h"
+#include "windrow/causal_conv.h"
+#include "windrow/gated_delta.h"
 #include "support/simd_targets.h"
 
 namespace windrow {

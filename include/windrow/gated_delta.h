@@ -30,6 +30,7 @@
 
 #include <cstddef>
 
+#include "windrow/export.h"
 #include "windrow/status.h"
 
 namespace windrow {
@@ -39,7 +40,7 @@ enum class DecayGate {
   kVector,  // g [value_heads, key_dim]: one a column of S
 };
 
-struct GatedDeltaShape {
+struct WINDROW_API GatedDeltaShape {
   int key_heads = 1;    // of k and q; divides value_heads
   int value_heads = 1;  // of v, y, beta, g and the state; head h reads key head h / (value_heads / key_heads)
   int key_dim = 128;    // a multiple of 16
@@ -80,20 +81,20 @@ struct HeadRange {
 // outputs y [count, value_heads, value_dim] of those heads. y may be null: the state gets the same bits.
 // `from` and `to` are whole states, [value_heads, value_dim, key_dim], at any address of a float. y overlaps
 // nothing else.
-void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, HeadRange heads,
+WINDROW_API void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, HeadRange heads,
                          const float* from, float* to, float* y);
-void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, const float* from,
+WINDROW_API void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, const float* from,
                          float* to, float* y);
 
 // The definition above in plain loops: what the SIMD code equals, bit for bit.
-void gated_delta_advance_scalar(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, HeadRange heads,
+WINDROW_API void gated_delta_advance_scalar(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, HeadRange heads,
                                 const float* from, float* to, float* y);
 
 // The scalar decay of a head from the layer's projection `a` and its parameters:
 // exp(-exp(A_log) softplus(a + dt_bias)), softplus(x) = log(1 + exp(x)).
-float gated_delta_decay(float a, float a_log, float dt_bias);
+WINDROW_API float gated_delta_decay(float a, float a_log, float dt_bias);
 
 // The write strength of a head from the layer's projection: the logistic function of b.
-float gated_delta_beta(float b);
+WINDROW_API float gated_delta_beta(float b);
 
 }  // namespace windrow

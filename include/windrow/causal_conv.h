@@ -15,11 +15,12 @@
 #include <cstddef>
 #include <vector>
 
+#include "windrow/export.h"
 #include "windrow/status.h"
 
 namespace windrow {
 
-struct CausalConvShape {
+struct WINDROW_API CausalConvShape {
   int channels = 0;
   int taps = 4;  // K >= 1; 1 has no tail
 
@@ -35,19 +36,19 @@ enum class Activation { kNone, kSilu };
 
 // The weights of a checkpoint, [channels, taps] (a middle dimension of 1 changes nothing), in the order
 // causal_conv reads them: [taps, channels].
-std::vector<float> conv_weights_by_tap(const CausalConvShape& shape, const float* weights);
+WINDROW_API std::vector<float> conv_weights_by_tap(const CausalConvShape& shape, const float* weights);
 
 // Outputs [count, channels] for the inputs x [count, channels]; out may be x. The tail is only read.
 // silu(s) = s / (1 + exp(-s)), within 4 units in the last place; -inf gives NaN, as the formula does.
-void causal_conv(const CausalConvShape& shape, const float* tail, const float* x, std::size_t count,
+WINDROW_API void causal_conv(const CausalConvShape& shape, const float* tail, const float* x, std::size_t count,
                  const float* weights_by_tap, Activation activation, float* out);
 
 // The definition in plain loops: what causal_conv equals, bit for bit.
-void causal_conv_scalar(const CausalConvShape& shape, const float* tail, const float* x, std::size_t count,
+WINDROW_API void causal_conv_scalar(const CausalConvShape& shape, const float* tail, const float* x, std::size_t count,
                         const float* weights_by_tap, Activation activation, float* out);
 
 // The tail after `count` more inputs: the last taps - 1 rows of from ++ x. `to` may be `from`.
-void advance_conv_tail(const CausalConvShape& shape, const float* from, const float* x, std::size_t count,
+WINDROW_API void advance_conv_tail(const CausalConvShape& shape, const float* from, const float* x, std::size_t count,
                        float* to);
 
 }  // namespace windrow
