@@ -40,15 +40,17 @@ WINDROW_API std::vector<float> conv_weights_by_tap(const CausalConvShape& shape,
 
 // Outputs [count, channels] for the inputs x [count, channels]; out may be x. The tail is only read.
 // silu(s) = s / (1 + exp(-s)), within 4 units in the last place; -inf gives NaN, as the formula does.
-WINDROW_API void causal_conv(const CausalConvShape& shape, const float* tail, const float* x, std::size_t count,
-                 const float* weights_by_tap, Activation activation, float* out);
+WINDROW_API void causal_conv(const CausalConvShape& shape, const float* tail, const float* x,
+                             std::size_t count, const float* weights_by_tap, Activation activation,
+                             float* out);
 
 // The definition in plain loops: what causal_conv equals, bit for bit.
-WINDROW_API void causal_conv_scalar(const CausalConvShape& shape, const float* tail, const float* x, std::size_t count,
-                        const float* weights_by_tap, Activation activation, float* out);
+WINDROW_API void causal_conv_scalar(const CausalConvShape& shape, const float* tail, const float* x,
+                                    std::size_t count, const float* weights_by_tap, Activation activation,
+                                    float* out);
 
 // The tail after `count` more inputs: the last taps - 1 rows of from ++ x. `to` may be `from`.
-WINDROW_API void advance_conv_tail(const CausalConvShape& shape, const float* from, const float* x, std::size_t count,
-                       float* to);
+WINDROW_API void advance_conv_tail(const CausalConvShape& shape, const float* from, const float* x,
+                                   std::size_t count, float* to);
 
 }  // namespace windrow

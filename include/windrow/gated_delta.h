@@ -81,14 +81,14 @@ struct HeadRange {
 // outputs y [count, value_heads, value_dim] of those heads. y may be null: the state gets the same bits.
 // `from` and `to` are whole states, [value_heads, value_dim, key_dim], at any address of a float. y overlaps
 // nothing else.
-WINDROW_API void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, HeadRange heads,
-                         const float* from, float* to, float* y);
-WINDROW_API void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, const float* from,
-                         float* to, float* y);
+WINDROW_API void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens,
+                                     HeadRange heads, const float* from, float* to, float* y);
+WINDROW_API void gated_delta_advance(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens,
+                                     const float* from, float* to, float* y);
 
 // The definition above in plain loops: what the SIMD code equals, bit for bit.
-WINDROW_API void gated_delta_advance_scalar(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens, HeadRange heads,
-                                const float* from, float* to, float* y);
+WINDROW_API void gated_delta_advance_scalar(const GatedDeltaShape& shape, const GatedDeltaTokens& tokens,
+                                            HeadRange heads, const float* from, float* to, float* y);
 
 // The scalar decay of a head from the layer's projection `a` and its parameters:
 // exp(-exp(A_log) softplus(a + dt_bias)), softplus(x) = log(1 + exp(x)).

@@ -42,8 +42,8 @@ struct KvRead {
   // Page numbers below the read's sink_pages stand first in `table`, those from table_first (>=
   // sink_pages) on behind them; numbers from fresh_first on stand in `fresh` instead.
   struct Row {
-    std::int32_t length = 0;             // committed positions
-    std::int32_t storage = 0;            // index into storages
+    std::int32_t length = 0;   // committed positions
+    std::int32_t storage = 0;  // index into storages
     const std::int32_t* table = nullptr;
     std::int32_t table_first = 0;
     std::int32_t table_size = 0;
@@ -65,7 +65,7 @@ struct KvRead {
   std::span<const std::int32_t> positions;    // [tokens], absolute
   std::span<const std::int32_t> begins;       // [tokens]
   std::span<const std::int32_t> ends;         // [tokens]
-  std::span<const std::int32_t> parents;      // empty: no row is a tree. [tokens]: index inside its row, -1: none
+  std::span<const std::int32_t> parents;  // empty: no row is a tree. [tokens]: index inside its row, -1: none
   std::span<const Row> rows;
   Storage storages[2];
   std::shared_ptr<const void> lease;

@@ -23,6 +23,7 @@ enum class StatusCode {
   kUnsupported,         // well formed, but not something this build can do
   kFailedPrecondition,  // legal call, wrong moment (a closed step, a busy row)
   kResourceExhausted,   // a planned limit or the memory is used up
+  kInternal,            // an invariant of our own is broken: a bug, please report it
 };
 
 // "invalid argument", "corrupt file", ...: for people, not for parsing.

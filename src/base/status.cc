@@ -11,6 +11,7 @@ const char* status_code_name(StatusCode code) noexcept {
     case StatusCode::kUnsupported: return "unsupported";
     case StatusCode::kFailedPrecondition: return "failed precondition";
     case StatusCode::kResourceExhausted: return "resource exhausted";
+    case StatusCode::kInternal: return "internal error";
   }
   return "unknown status";
 }

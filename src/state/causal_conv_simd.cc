@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <iterator>
 
-#include "windrow/causal_conv.h"
 #include "state/silu.h"
+#include "windrow/causal_conv.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow {

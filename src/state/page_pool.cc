@@ -43,6 +43,18 @@ void PagePool::unref(PageId id) noexcept {
   fill_poison(id);
 }
 
+bool PagePool::conserved() const noexcept {
+  std::size_t owned = 0;
+  for (const std::int32_t count : counts_) {
+    if (count < 0) return false;
+    owned += count > 0 ? 1 : 0;
+  }
+  // The list has room for every page once, and a page that stands twice makes the sum too large.
+  if (owned + free_.size() != counts_.size()) return false;
+  return std::all_of(free_.begin(), free_.end(),
+                     [&](PageId page) { return counts_[static_cast<std::size_t>(page)] == 0; });
+}
+
 PoolUse PagePool::use() const noexcept {
   PoolUse use;
   use.pages = static_cast<int>(counts_.size());

@@ -35,7 +35,10 @@ class PagePool {
   std::byte* base() const noexcept { return arena_.data(); }
   std::size_t page_bytes() const noexcept { return page_bytes_; }
   bool poison() const noexcept { return poison_; }
+  std::size_t bytes() const noexcept { return arena_.size(); }
   PoolUse use() const noexcept;
+  // Whether every page is either free or owned, and free pages stand once in the list. O(pages).
+  bool conserved() const noexcept;
 
  private:
   void fill_poison(PageId page) noexcept;

@@ -52,17 +52,28 @@ void RecurrentRecord::put_tokens(std::size_t slot, const GatedDeltaTokens& token
   copy(beta_, slot, tokens.count, shape_.delta.beta_floats(), tokens.beta);
 }
 
+GatedDeltaTokens RecurrentRecord::tokens(std::size_t slot, std::size_t count) const {
+  assert(slot <= capacity_ && count <= capacity_ - slot);
+  return {.count = count,
+          .q = nullptr,
+          .k = k_ + slot * shape_.delta.key_floats(),
+          .v = v_ + slot * shape_.delta.value_floats(),
+          .g = g_ + slot * shape_.delta.decay_floats(),
+          .beta = beta_ + slot * shape_.delta.beta_floats()};
+}
+
 void RecurrentRecord::replay_run(std::size_t slot, std::size_t count, const float* from_state,
                                  const float* from_tail, float* to_state, float* to_tail) const {
-  assert(slot <= capacity_ && count <= capacity_ - slot);
-  const GatedDeltaTokens tokens = {.count = count,
-                                   .q = nullptr,
-                                   .k = k_ + slot * shape_.delta.key_floats(),
-                                   .v = v_ + slot * shape_.delta.value_floats(),
-                                   .g = g_ + slot * shape_.delta.decay_floats(),
-                                   .beta = beta_ + slot * shape_.delta.beta_floats()};
-  gated_delta_advance(shape_.delta, tokens, from_state, to_state, nullptr);
-  advance_conv_tail(shape_.conv, from_tail, conv_ + slot * shape_.conv.input_floats(), count, to_tail);
+  gated_delta_advance(shape_.delta, tokens(slot, count), from_state, to_state, nullptr);
+  advance_conv_tail(shape_.conv, from_tail, conv_input(slot), count, to_tail);
+}
+
+void RecurrentRecord::replay_state(std::span<const int> path, const float* from, float* to) const {
+  if (path.empty()) return gated_delta_advance(shape_.delta, tokens(0, 0), from, to, nullptr);
+  for (const int slot : path) {
+    gated_delta_advance(shape_.delta, tokens(static_cast<std::size_t>(slot), 1), from, to, nullptr);
+    from = to;
+  }
 }
 
 void RecurrentRecord::replay(std::size_t keep, const float* from_state, const float* from_tail,

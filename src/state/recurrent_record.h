@@ -13,27 +13,9 @@
 #include <cstddef>
 #include <span>
 
-#include "windrow/causal_conv.h"
-#include "windrow/gated_delta.h"
-#include "windrow/status.h"
+#include "windrow/recurrent.h"
 
 namespace windrow {
-
-// A recurrent layer: one convolution over all channels, one gated delta state.
-struct RecurrentShape {
-  GatedDeltaShape delta;
-  CausalConvShape conv;
-
-  Status check() const;
-
-  // Bytes of one row's state: the matrices and the tail.
-  std::size_t state_bytes() const noexcept;
-  // Bytes that one token takes in the record: its convolution input, k, v, g and beta, all f32. For
-  // Qwen3-Next (16 key, 32 value heads of 128, 8192 channels) 57,600 against 2 MiB of state.
-  std::size_t record_bytes_per_token() const noexcept;
-
-  friend bool operator==(const RecurrentShape&, const RecurrentShape&) = default;
-};
 
 class RecurrentRecord {
  public:
@@ -51,11 +33,16 @@ class RecurrentRecord {
   // it. Both kinds must have been put there.
   void replay(std::size_t keep, const float* from_state, const float* from_tail, float* to_state,
               float* to_tail) const;
+  // Only the state, by the given slots in the given order.
+  void replay_state(std::span<const int> path, const float* from, float* to) const;
+  const float* conv_input(std::size_t slot) const { return conv_ + slot * shape_.conv.input_floats(); }
+
   // Replays the given slots in the given order.
   void replay(std::span<const int> path, const float* from_state, const float* from_tail, float* to_state,
               float* to_tail) const;
 
  private:
+  GatedDeltaTokens tokens(std::size_t slot, std::size_t count) const;
   void replay_run(std::size_t slot, std::size_t count, const float* from_state, const float* from_tail,
                   float* to_state, float* to_tail) const;
 

@@ -1,52 +1,53 @@
-// Row: fork, truncate, extract.
+// Row: fork, truncate, convert.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <new>
 
+#include "state/copy_positions.h"
 #include "state/state_impl.h"
 
 namespace windrow {
 
+Row::Impl::Impl(std::shared_ptr<StateStore::Impl> s)
+    : store(std::move(s)),
+      tables(static_cast<std::size_t>(store->groups())),
+      states(static_cast<std::size_t>(store->recurrent_groups()), kNoPage) {}
+
 Row::Impl::~Impl() {
-  for (std::size_t g = 0; g < tables.size(); g++) {
-    for (const PageId page : tables[g].pages) store->pools[g].unref(page);
+  const std::lock_guard lock(store->mutex);
+  for (std::size_t g = 0; g < tables.size(); g++)
+    tables[g].release(store->pool(tables[g].storage, static_cast<int>(g)));
+  for (std::size_t g = 0; g < states.size(); g++) {
+    if (states[g] != kNoPage) store->states[g].unref(states[g]);
   }
-  store->live_rows--;
+  if (counted) store->live_rows--;
+}
+
+Result<std::shared_ptr<Row::Impl>> make_row(const std::shared_ptr<StateStore::Impl>& store,
+                                            const char* call) {
+  auto row = std::make_shared<Row::Impl>(store);
+  const int limit = store->plan.limits().rows;
+  const std::lock_guard lock(store->mutex);
+  if (store->live_rows >= limit) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{}: all {} rows of the plan are live", call, limit));
+  }
+  store->live_rows++;
+  row->counted = true;
+  return row;
 }
 
 int Row::Impl::minimum_length() const {
-  int lowest = 0;
+  int lowest = states.empty() ? 0 : length;  // a recurrent state can't go back
   for (std::size_t g = 0; g < tables.size(); g++) {
-    const std::int32_t retained = tables[g].retained;
+    const TableShape& shape = store->table(tables[g].storage, static_cast<int>(g));
+    const std::int32_t from = tables[g].complete_from(shape);
     // The first query after a cut to t sees from t - (W - 1) on.
-    if (retained > 0) lowest = std::max(lowest, retained + store->group(static_cast<int>(g)).window - 1);
+    if (from > 0) lowest = std::max(lowest, from + store->group(static_cast<int>(g)).window - 1);
+    lowest = std::max(lowest, tables[g].floor);
   }
   return lowest;
-}
-
-void Row::Impl::trim_table(int g) noexcept {
-  PageTable& table = tables[static_cast<std::size_t>(g)];
-  PagePool& pool = store->pools[static_cast<std::size_t>(g)];
-  const std::int32_t b = store->page_tokens();
-  const std::int32_t first = table.retained / b, end = (length + b - 1) / b;
-  while (!table.pages.empty() && table.end_page() > end) {
-    pool.unref(table.pages.back());
-    table.pages.pop_back();
-  }
-  const auto gone = static_cast<std::size_t>(
-      std::clamp(first - table.first_page, 0, static_cast<std::int32_t>(table.pages.size())));
-  for (std::size_t i = 0; i < gone; i++) pool.unref(table.pages[i]);
-  table.pages.erase(table.pages.begin(), table.pages.begin() + static_cast<std::ptrdiff_t>(gone));
-  table.first_page = first;
-  if (!pool.poison()) return;
-  // Slots of our own pages that hold nothing promised: below retained, and from length on.
-  if (table.has(first) && !pool.shared(table.at(first))) {
-    store->poison_positions(g, table.at(first), 0, table.retained - first * b);
-  }
-  if (table.has(end - 1) && !pool.shared(table.at(end - 1))) {
-    store->poison_positions(g, table.at(end - 1), length - (end - 1) * b, b);
-  }
 }
 
 Row::Row(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -56,41 +57,47 @@ Row::~Row() = default;
 
 int Row::length() const noexcept { return impl_->length; }
 int Row::minimum_length() const noexcept { return impl_->minimum_length(); }
+bool Row::converted(int group) const noexcept {
+  return impl_->tables[static_cast<std::size_t>(group)].storage == kFinal;
+}
 
 std::size_t Row::bytes() const noexcept {
   std::size_t sum = 0;
   for (std::size_t g = 0; g < impl_->tables.size(); g++) {
-    sum += impl_->tables[g].pages.size() * impl_->store->pools[g].page_bytes();
+    const PageTable& table = impl_->tables[g];
+    sum += table.list->pages.size() * impl_->store->pool(table.storage, static_cast<int>(g)).page_bytes();
+  }
+  for (std::size_t g = 0; g < impl_->states.size(); g++) {
+    if (impl_->states[g] != kNoPage) sum += impl_->store->states[g].page_bytes();
   }
   return sum;
 }
 
 Result<Row> Row::fork() const try {
-  StateStore::Impl& store = *impl_->store;
   if (impl_->in_step) return Status(StatusCode::kFailedPrecondition, "fork: the row stands in an open step");
-  if (store.live_rows >= store.plan.limits().rows) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("fork: all {} rows of the plan are live", store.plan.limits().rows));
-  }
-  auto copy = std::make_shared<Impl>(impl_->store);
-  copy->length = impl_->length;
-  copy->tables.reserve(impl_->tables.size());
+  Result<std::shared_ptr<Impl>> copy = make_row(impl_->store, "fork");
+  if (!copy.ok()) return copy.status();
+  const std::lock_guard lock(impl_->store->mutex);
+  (*copy)->length = impl_->length;
   for (std::size_t g = 0; g < impl_->tables.size(); g++) {
+    PageTable& to = (*copy)->tables[g];
     const PageTable& from = impl_->tables[g];
-    PageTable to;
-    to.first_page = from.first_page;
+    to.storage = from.storage;
     to.retained = from.retained;
-    to.pages.reserve(static_cast<std::size_t>(store.plan.group_bytes(static_cast<int>(g)).pages_per_row));
-    to.pages.assign(from.pages.begin(), from.pages.end());
-    copy->tables.push_back(std::move(to));
-    for (const PageId page : from.pages) store.pools[g].ref(page);
+    to.floor = from.floor;
+    to.list = from.list;
+    to.list->refs++;
   }
-  return Row(std::move(copy));
+  for (std::size_t g = 0; g < impl_->states.size(); g++) {
+    (*copy)->states[g] = impl_->states[g];
+    if (impl_->states[g] != kNoPage) impl_->store->states[g].ref(impl_->states[g]);
+  }
+  return Row(std::move(*copy));
 } catch (const std::bad_alloc&) {
-  return Status(StatusCode::kResourceExhausted, "fork: out of memory");
+  return out_of_memory();
 }
 
-Status Row::truncate(int length) {
+Status Row::truncate(int length) try {
   if (impl_->in_step)
     return Status(StatusCode::kFailedPrecondition, "truncate: the row stands in an open step");
   if (length < 0 || length > impl_->length) {
@@ -103,52 +110,72 @@ Status Row::truncate(int length) {
                   fmt::format("truncate: to {} positions of {}, the lowest length still retained is {}",
                               length, impl_->length, lowest));
   }
+  StateStore::Impl& store = *impl_->store;
+  const std::lock_guard lock(store.mutex);
+  for (int g = 0; g < store.groups(); g++) {
+    PageTable& table = impl_->tables[static_cast<std::size_t>(g)];
+    if (table.shared()) table.ensure_spare(store.table(table.storage, g));
+  }
   impl_->length = length;
-  for (int g = 0; g < impl_->store->groups(); g++) impl_->trim_table(g);
-  return Status();
+  for (int g = 0; g < store.groups(); g++) {
+    PageTable& table = impl_->tables[static_cast<std::size_t>(g)];
+    table.trim(store.table(table.storage, g), store.pool(table.storage, g), length);
+    store.poison(g, table, length);
+  }
+  return store.check_if_poison();
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
 }
 
-Result<LayerRecords> Row::extract(int layer) const try {
-  const StateStore::Impl& store = *impl_->store;
-  const int g = store.plan.group_of_layer(layer);
-  if (g < 0)
-    return Status(StatusCode::kInvalidArgument, fmt::format("extract: layer {} is not in the plan", layer));
-  const AttentionGroup& group = store.group(g);
-  const BlockLayout& layout = store.layout(g);
-  const PageTable& table = impl_->tables[static_cast<std::size_t>(g)];
-  const PagePool& pool = store.pools[static_cast<std::size_t>(g)];
-  LayerRecords out;
-  out.layer = layer;
-  out.end = impl_->length;
-  // After a truncation less than W may be left; what is retained is then all there is.
-  out.begin = std::max(table.retained, impl_->length - std::min(impl_->length, group.window));
-  const auto heads = static_cast<std::size_t>(group.kv_heads),
-             n = static_cast<std::size_t>(out.end - out.begin);
-  const auto size = [&](int per_position) { return heads * n * static_cast<std::size_t>(per_position); };
-  out.key_words.resize(size(layout.keys.words));
-  out.key_params.resize(size(layout.keys.params));
-  out.value_words.resize(size(layout.values.words));
-  out.value_params.resize(size(layout.values.params));
-  const std::size_t layer_offset =
-      static_cast<std::size_t>(store.plan.slot_of_layer(layer)) * store.layer_bytes(g);
-  const auto part = [](std::vector<std::uint32_t>& all, std::size_t i, int each) {
-    return std::span<std::uint32_t>(all).subspan(i * static_cast<std::size_t>(each),
-                                                 static_cast<std::size_t>(each));
-  };
-  for (std::size_t h = 0; h < heads; h++) {
-    for (std::size_t i = 0; i < n; i++) {
-      const std::int32_t p = out.begin + static_cast<std::int32_t>(i), b = store.page_tokens();
-      const std::byte* block = pool.page(table.at(p / b)) + layer_offset + h * layout.bytes;
-      const std::size_t at = h * n + i;
-      layout.keys.get(block, p % b, part(out.key_words, at, layout.keys.words),
-                      part(out.key_params, at, layout.keys.params));
-      layout.values.get(block, p % b, part(out.value_words, at, layout.values.words),
-                        part(out.value_params, at, layout.values.params));
+Status Row::convert(int group) try {
+  StateStore::Impl& store = *impl_->store;
+  if (group < 0 || group >= store.groups() || !store.group(group).delayed) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("convert: group {} has no delayed codecs", group));
+  }
+  if (impl_->in_step)
+    return Status(StatusCode::kFailedPrecondition, "convert: the row stands in an open step");
+  PageTable& table = impl_->tables[static_cast<std::size_t>(group)];
+  if (table.storage == kFinal) return Status();
+  const TableShape& shape = store.table(kFinal, group);
+  const TableShape& early = store.table(kEarly, group);
+  PagePool& pool = store.pool(kFinal, group);
+  PageTable next;
+  next.retained = table.retained;
+  next.floor = impl_->length;
+  const std::lock_guard lock(store.mutex);
+  const std::int32_t end = shape.page_end(impl_->length),
+                     first = next.complete_from(shape) / shape.page_tokens;
+  const auto held = [&](std::int32_t number) { return number < shape.sink_pages || number >= first; };
+  std::int32_t needed = 0;
+  for (std::int32_t number = 0; number < end; number++) needed += held(number) ? 1 : 0;
+  if (needed > pool.free_pages()) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("convert: {} pages needed, {} of group {} are free", needed, pool.free_pages(), group));
+  }
+  next.list = PageList::make(shape.capacity);
+  const std::int32_t b = shape.page_tokens;
+  const std::size_t blocks = pool.page_bytes() / store.layout(kFinal, group).bytes;
+  for (std::int32_t number = 0; number < end; number++) {
+    if (!held(number)) continue;
+    const PageId page = pool.take();
+    next.put(shape, pool, number, page);
+    const std::byte* source = store.pool(kEarly, group).page(table.at(early, number));
+    for (std::int32_t p = number * b; p < std::min(impl_->length, (number + 1) * b); p++) {
+      if (p >= shape.sinks && p < next.complete_from(shape)) continue;
+      for (std::size_t block = 0; block < blocks; block++) {
+        convert_position(store.layout(kEarly, group), source + block * store.layout(kEarly, group).bytes,
+                         store.layout(kFinal, group),
+                         pool.page(page) + block * store.layout(kFinal, group).bytes, p % b);
+      }
     }
   }
-  return out;
+  table.release(store.pool(kEarly, group));
+  table = next;
+  return store.check_if_poison();
 } catch (const std::bad_alloc&) {
-  return Status(StatusCode::kResourceExhausted, "extract: out of memory");
+  return out_of_memory();
 }
 
 }  // namespace windrow

@@ -1,77 +1,104 @@
 // The insides of store, row and step.
 //
-// Ownership: rows and steps share the store's Impl, so pools outlive whatever refers to their
-// pages. A row's table and a step's views each hold one count on every page they list; copy on
-// write is decided at begin by "count > 1", so a fork, an unfinished read or another row all
-// protect a page in the same way.
+// Ownership: rows and steps share the store's Impl, so pools outlive whatever refers to their pages. Counts
+// on pages are held by page lists (page_table.h) and by the fresh pages of a step's views. Copy on write is
+// decided at begin: a tail page is written in place only if one list holds it, once, and one row that
+// list; so a fork, an unfinished read or another row all protect it in the same way.
+//
+// Locking: `mutex` guards the pools, the counts of lists and live_rows. Bytes of pages need no lock: what
+// is written belongs to one open step.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "state/page_pool.h"
+#include "state/page_table.h"
 #include "state/plan_impl.h"
+#include "state/recurrent_record.h"
 #include "windrow/store.h"
 
 namespace windrow {
 
-// The pages of one row in one group between steps: numbers [first_page, end_page()).
-// It covers [retained, length): `retained` is the lowest position still promised, and every
-// page below retained's or above length's last position is gone.
-struct PageTable {
-  std::int32_t first_page = 0;
-  std::int32_t retained = 0;
-  std::vector<PageId> pages;  // its capacity is what a row may ever need: no resolve allocates
-
-  std::int32_t end_page() const { return first_page + static_cast<std::int32_t>(pages.size()); }
-  bool has(std::int32_t number) const { return number >= first_page && number < end_page(); }
-  PageId at(std::int32_t number) const { return pages[static_cast<std::size_t>(number - first_page)]; }
-};
+inline Status out_of_memory() {  // short enough to need no memory itself
+  return Status(StatusCode::kResourceExhausted, "out of memory");
+}
 
 struct StateStore::Impl {
   Impl(const StatePlan& p, StoreOptions o) : plan(p), options(o) {}
 
   StatePlan plan;
   StoreOptions options;
-  std::vector<PagePool> pools;  // of each group
+  mutable std::mutex mutex;
+  std::vector<PagePool> pools[kStorages];  // of each group
+  std::vector<TableShape> tables[kStorages];
+  std::vector<PagePool> states, records;  // of each recurrent group
   int live_rows = 0;
 
   const StatePlan::Impl& details() const { return *plan.impl_; }
-  int groups() const { return static_cast<int>(pools.size()); }
+  int groups() const { return plan.group_count(); }
+  int recurrent_groups() const { return plan.recurrent_count(); }
   const AttentionGroup& group(int g) const { return plan.group(g); }
-  const BlockLayout& layout(int g) const { return details().layouts[static_cast<std::size_t>(g)]; }
-  std::size_t layer_bytes(int g) const {
-    return layout(g).bytes * static_cast<std::size_t>(group(g).kv_heads);
+  const RecurrentShape& shape(int g) const { return plan.recurrent(g).shape; }
+  const BlockLayout& layout(int storage, int g) const {
+    return details().layouts[storage][static_cast<std::size_t>(g)];
   }
-  int page_tokens() const { return plan.page_tokens(); }
-  // Overwrites positions [begin, end) of a page, all layers and heads, with NaN patterns.
-  void poison_positions(int g, PageId page, int begin, int end) const;
+  PagePool& pool(int storage, int g) { return pools[storage][static_cast<std::size_t>(g)]; }
+  const PagePool& pool(int storage, int g) const { return pools[storage][static_cast<std::size_t>(g)]; }
+  const TableShape& table(int storage, int g) const { return tables[storage][static_cast<std::size_t>(g)]; }
+  std::size_t layer_bytes(int storage, int g) const {
+    return layout(storage, g).bytes * static_cast<std::size_t>(group(g).kv_heads);
+  }
+  std::int32_t page_tokens() const { return plan.page_tokens(); }
+  // Lowest position kept of a row of `length` positions in a group, sinks aside.
+  std::int32_t retained(int g, std::int32_t length) const;
+
+  // Where a layer's state and tail stand in a page of states.
+  float* layer_state(int g, PageId page, int slot) const {
+    return reinterpret_cast<float*>(states[static_cast<std::size_t>(g)].page(page) +
+                                    static_cast<std::size_t>(slot) * shape(g).state_bytes());
+  }
+  float* layer_tail(int g, PageId page, int slot) const {
+    return layer_state(g, page, slot) + shape(g).delta.state_floats();
+  }
+  RecurrentRecord layer_record(int g, PageId page, int slot) const;
+
+  // In poison mode fills the slots of the table's own pages that hold nothing promised.
+  void poison(int g, const PageTable& table, std::int32_t length) const;
+  Status check() const;  // lock held
+  Status check_if_poison() const { return options.poison ? check() : Status(); }
 };
 
 struct Row::Impl {
-  Impl(std::shared_ptr<StateStore::Impl> s) : store(std::move(s)) { store->live_rows++; }
+  explicit Impl(std::shared_ptr<StateStore::Impl> s);  // throws bad_alloc; lock not held
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
   std::shared_ptr<StateStore::Impl> store;
   std::vector<PageTable> tables;  // of each group
+  std::vector<PageId> states;     // of each recurrent group; kNoPage: nothing was fed yet
   std::int32_t length = 0;
   bool in_step = false;
+  bool counted = false;  // among the store's live rows
 
   int minimum_length() const;
-  // Drops the pages of group g outside [retained, length).
-  void trim_table(int g) noexcept;
 };
 
-// One group's part of a step: the flat arrays that kernels read, and a count on each page listed.
-// Shared by the step and the KvReads it gave out.
+// A row with empty tables that counts as live, or why there can't be one. Lock not held.
+Result<std::shared_ptr<Row::Impl>> make_row(const std::shared_ptr<StateStore::Impl>& store, const char* call);
+
 struct StepShape {  // the same for all groups
   std::vector<std::int32_t> row_offsets;
   std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> parents;  // inside the row; empty when no row is a tree
 };
 
+// One group's part of a step: the flat arrays that kernels read, and the counts that keep its pages.
+// Shared by the step and the KvReads it gave out. A row that crosses the start of delayed codecs stands
+// here as two: the tokens before, and those from there on.
 struct GroupView {
   GroupView(std::shared_ptr<StateStore::Impl> s, std::shared_ptr<const StepShape> sh, int g)
       : store(std::move(s)), shape(std::move(sh)), group(g) {}
@@ -79,29 +106,65 @@ struct GroupView {
   GroupView& operator=(const GroupView&) = delete;
   ~GroupView();
 
+  // A row of the step that passes into the final codecs inside it.
+  struct Crossing {
+    std::size_t row = 0;      // the later part, in rows
+    KvRead::Row source = {};  // where positions [from, rows[row].length) lie now
+    std::int32_t from = 0;    // sinks aside
+    PageTable next;           // what the row's table becomes
+  };
+
   std::shared_ptr<StateStore::Impl> store;
   std::shared_ptr<const StepShape> shape;
   int group = 0;
-  std::vector<std::int32_t> page_offsets;
-  std::vector<std::int32_t> first_page;
-  std::vector<PageId> pages;
+  std::vector<KvRead::Row> rows;
+  std::vector<std::size_t> first_of;  // [step rows + 1]: where a step row's parts begin in rows
+  std::vector<std::int32_t> row_offsets, begins, ends, parents;
+  std::vector<PageId> fresh;                // pages of all rows' `fresh`; one count each
+  std::vector<PageId> targets;              // pages for the accepted paths of trees; one count each
+  std::vector<std::size_t> target_offsets;  // [step rows + 1]
+  std::vector<PageList*> lists;             // of each row, or null; one count each
+  std::vector<Crossing> crossings;
 
-  PageId at(std::size_t row, std::int32_t number) const {
-    return pages[static_cast<std::size_t>(page_offsets[row] + number - first_page[row])];
-  }
+  std::int32_t page_of(const KvRead::Row& row, std::int32_t number) const;
+  std::byte* block(const KvRead::Row& row, std::int32_t slot, int layer_slot, int head) const;
+  Crossing* crossing_of(std::size_t row);
+  // Gives back all counts. Lock held.
+  void release() noexcept;
+  // Gives back the counts on lists only. Lock held.
+  void release_lists() noexcept;
+};
+
+// One recurrent group's part of a step.
+struct RecurrentView {
+  std::vector<PageId> next;               // of each row of the step with tokens: the state it is given
+  std::vector<PageId> record;             // or kNoPage: kept whole or not at all
+  std::vector<bool> convolved, advanced;  // by slot
 };
 
 struct Step::Impl {
   std::shared_ptr<StateStore::Impl> store;
   std::vector<std::shared_ptr<Row::Impl>> rows;
+  std::vector<bool> is_block, is_tree;  // of each row
   std::shared_ptr<const StepShape> shape;
   std::vector<std::shared_ptr<GroupView>> views;  // of each group
+  std::vector<RecurrentView> recurrent;           // of each recurrent group
   std::vector<bool> appended;                     // by layer number
+  std::vector<int> path;                          // room for one row's path
   bool is_open = true;
 
+  ~Impl();
   int row_tokens(std::size_t r) const { return shape->row_offsets[r + 1] - shape->row_offsets[r]; }
-  void publish(std::size_t r, int keep) noexcept;
-  void close() noexcept;
+  Status check_layers() const;
+  Status check_keep(std::size_t r, const Keep& keep) const;
+  // Fills `path` with row r's kept slots.
+  void take_path(std::size_t r, const Keep& keep) noexcept;
+  // Moves a row forward by the slots in `path`. Lock held; allocates nothing.
+  void publish(std::size_t r) noexcept;
+  void publish_group(std::size_t r, int g) noexcept;
+  void gather_path(std::size_t r, int g) noexcept;
+  void publish_state(std::size_t r, int g) noexcept;
+  void close() noexcept;  // lock not held
 };
 
 }  // namespace windrow

@@ -110,20 +110,25 @@ inline void expect_row_holds(const Row& row, const StatePlan& plan, const std::v
   }
 }
 
-// Every position that a token of row r may see through `read` holds the record of its id.
+// Every position that a token of row r may see through `read` holds the record of its id; a causal window.
 inline void expect_read_shows(const KvRead& read, const StatePlan& plan, int r, const std::vector<int>& ids) {
   const AttentionGroup& g = plan.group(plan.group_of_layer(read.layer));
   const auto row = static_cast<std::size_t>(r);
+  const KvRead::Row& its = read.rows[row];
+  const BlockLayout& layout = *read.storages[its.storage].layout;
   for (std::int32_t t = read.row_offsets[row]; t < read.row_offsets[row + 1]; t++) {
     const std::int32_t q = read.positions[static_cast<std::size_t>(t)];
-    for (std::int32_t p = std::max(0, q - (read.window - 1)); p <= q; p++) {
+    ASSERT_EQ(read.begins[static_cast<std::size_t>(t)], std::max(0, q - (read.window - 1)));
+    ASSERT_EQ(read.ends[static_cast<std::size_t>(t)], q + 1);
+    for (std::int32_t p = 0; p <= q; p++) {
+      if (p >= read.sinks && p < read.begins[static_cast<std::size_t>(t)]) continue;
       for (int h = 0; h < g.kv_heads; h++) {
-        const std::byte* block = read.block(r, p / read.page_tokens, h);
+        const std::byte* block = read.block(its, p / read.page_tokens, h);
         const int at = p % read.page_tokens, id = ids[static_cast<std::size_t>(p)];
-        ASSERT_EQ(stored_record(read.layout->keys, block, at),
+        ASSERT_EQ(stored_record(layout.keys, block, at),
                   expected_record(g.keys, g.head_dim, id, read.layer, h, true))
             << "row " << r << " position " << p << " seen from " << q;
-        ASSERT_EQ(stored_record(read.layout->values, block, at),
+        ASSERT_EQ(stored_record(layout.values, block, at),
                   expected_record(g.values, g.value_dim, id, read.layer, h, false));
       }
     }

@@ -147,7 +147,7 @@ TEST_F(StepTest, SixteenBitInputIsStoredLikeTheSameNumbersInF32) {
       }
       const auto stored = [&](std::size_t r) {
         Result<KvRead> read = step.read(layer);
-        return stored_record(read->layout->keys, read->block(static_cast<int>(r), 0, 0), 0);
+        return stored_record(read->storages[0].layout->keys, read->block(read->rows[r], 0, 0), 0);
       };
       ASSERT_TRUE(step.append(layer, FloatArray(narrow, dtype), FloatArray(narrow, dtype)).ok());
       const Record from_narrow = stored(1);

@@ -1,0 +1,67 @@
+// What begin and peek have in common: the checks, and what a step would take of each pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "state/state_impl.h"
+
+namespace windrow {
+
+class Opening {
+ public:
+  // One row of the step, resolved.
+  struct Part {
+    std::shared_ptr<Row::Impl> row;
+    const StepRow* asked = nullptr;
+    std::int32_t tokens = 0;
+    std::int32_t depth = 0;  // most positions it can grow by
+    bool tree = false;       // some node does not follow the one before it
+    bool recorded = false;   // a part of it can be kept of recurrent layers
+
+    std::int32_t length() const { return row->length; }
+    std::int32_t end() const { return row->length + tokens; }
+  };
+
+  explicit Opening(StateStore::Impl& store) : store_(store) {}
+
+  // Everything that can be refused without looking at pools. `impls`: of the rows asked for, null for
+  // none. Store's lock held, as for all calls.
+  Status check(std::span<const StepRow> asked, std::span<const std::shared_ptr<Row::Impl>> impls);
+  // Pages that the step takes of a group's pools.
+  void count(int g, std::int32_t (&taken)[kStorages]) const;
+  // Whether all pools have what the step takes.
+  Status check_pools() const;
+
+  std::span<const Part> parts() const { return parts_; }
+  // Where a row passes into a group's final codecs inside the step, in tokens from its first; -1: nowhere.
+  std::int32_t cut(const Part& part, int g) const;
+  // Lowest position that the pages of a crossing row hold, sinks aside.
+  std::int32_t converted_from(const Part& part, int g) const;
+
+ private:
+  Status check_part(std::size_t r, Part& part) const;
+  Status check_tree(std::size_t r, Part& part) const;
+  Status check_spans(std::size_t r, const Part& part) const;
+  Status check_cuts(std::size_t r, const Part& part) const;
+
+  StateStore::Impl& store_;
+  std::vector<Part> parts_;
+};
+
+// Pages that tokens at [length, length + tokens) of a row are written to: the first is its tail page, or a
+// copy of it, if length is no multiple of a page.
+inline std::int32_t fresh_pages(const TableShape& shape, std::int32_t length, std::int32_t tokens) {
+  return tokens == 0 ? 0 : shape.page_end(length + tokens) - length / shape.page_tokens;
+}
+
+// Whether the tail page of a row can be written in place.
+inline bool tail_is_own(const TableShape& shape, const PagePool& pool, const PageTable& table,
+                        std::int32_t length) {
+  return length % shape.page_tokens != 0 && !table.shared() &&
+         !pool.shared(table.at(shape, length / shape.page_tokens));
+}
+
+}  // namespace windrow

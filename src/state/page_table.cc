@@ -1,0 +1,93 @@
+#include "state/page_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <memory>
+
+namespace windrow {
+
+PageList* PageList::make(std::int32_t capacity) {
+  auto list = std::make_unique<PageList>();
+  list->pages.reserve(static_cast<std::size_t>(capacity));
+  return list.release();
+}
+
+void unref(PagePool& pool, PageList* list) noexcept {
+  if (list == nullptr || --list->refs > 0) return;
+  for (const PageId page : list->pages) pool.unref(page);
+  delete list;
+}
+
+std::int32_t PageTable::end_page(const TableShape& shape) const {
+  const auto size = static_cast<std::int32_t>(list->pages.size());
+  return size <= shape.sink_pages ? size : list->first + size - shape.sink_pages;
+}
+
+bool PageTable::has(const TableShape& shape, std::int32_t number) const {
+  if (number < 0 || number >= end_page(shape)) return false;
+  return number < shape.sink_pages || number >= list->first;
+}
+
+PageId PageTable::at(const TableShape& shape, std::int32_t number) const {
+  assert(has(shape, number));
+  return list->pages[static_cast<std::size_t>(
+      number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];
+}
+
+void PageTable::own(PagePool& pool) noexcept {
+  if (!shared()) return;
+  assert(spare != nullptr && spare->pages.capacity() >= list->pages.size());
+  spare->first = list->first;
+  spare->pages.assign(list->pages.begin(), list->pages.end());
+  for (const PageId page : spare->pages) pool.ref(page);
+  list->refs--;
+  list = spare;
+  spare = nullptr;
+}
+
+void PageTable::put(const TableShape& shape, PagePool& pool, std::int32_t number, PageId page) noexcept {
+  if (has(shape, number)) {
+    if (at(shape, number) == page) return pool.unref(page);  // the table has its own count of it
+    own(pool);
+    PageId& entry = list->pages[static_cast<std::size_t>(
+        number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];
+    pool.unref(entry);
+    entry = page;
+    return;
+  }
+  own(pool);
+  const auto size = static_cast<std::int32_t>(list->pages.size());
+  if (number >= shape.sink_pages && size == shape.sink_pages)
+    list->first = number;  // any: none stands before
+  assert(number == (number < shape.sink_pages ? size : list->first + size - shape.sink_pages));
+  assert(list->pages.size() < list->pages.capacity());
+  list->pages.push_back(page);
+}
+
+void PageTable::trim(const TableShape& shape, PagePool& pool, std::int32_t length) noexcept {
+  const std::int32_t end = shape.page_end(length);
+  if (end_page(shape) > end) {
+    own(pool);
+    while (end_page(shape) > end && !list->pages.empty()) {
+      pool.unref(list->pages.back());
+      list->pages.pop_back();
+    }
+  }
+  const std::int32_t first = std::max(shape.sink_pages, complete_from(shape) / shape.page_tokens);
+  const auto size = static_cast<std::int32_t>(list->pages.size());
+  const std::int32_t gone = std::clamp(first - list->first, 0, std::max(0, size - shape.sink_pages));
+  if (gone == 0) return;
+  own(pool);
+  const auto begin = list->pages.begin() + shape.sink_pages;
+  for (std::int32_t i = 0; i < gone; i++) pool.unref(begin[i]);
+  list->pages.erase(begin, begin + gone);
+  list->first += gone;
+}
+
+void PageTable::release(PagePool& pool) noexcept {
+  unref(pool, list);
+  delete spare;
+  list = spare = nullptr;
+}
+
+}  // namespace windrow

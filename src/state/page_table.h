@@ -1,0 +1,66 @@
+// The page table of one row in one group, and the list of pages behind it.
+//
+// A list is counted: forks share it, and so do the reads of steps, so neither copies it, whatever its
+// length. It holds one count on each of its pages. While it is shared nobody changes it; a row that must
+// first moves to a list of its own (own), for which it keeps a spare one, so that resolve never allocates.
+//
+// All of this is done under the store's lock.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "state/page_pool.h"
+#include "state/plan_impl.h"
+
+namespace windrow {
+
+// What a table needs to know of its group.
+struct TableShape {
+  std::int32_t page_tokens = 1;
+  std::int32_t sinks = 0;       // positions
+  std::int32_t sink_pages = 0;  // pages that hold them
+  std::int32_t capacity = 0;    // pages of a row between steps
+
+  std::int32_t page_end(std::int32_t length) const { return (length + page_tokens - 1) / page_tokens; }
+};
+
+// Pages 0 .. sink_pages - 1 stand first (as far as the row reaches), then first, first + 1, ...
+struct PageList {
+  std::int32_t refs = 1;
+  std::int32_t first = 0;  // >= sink_pages; page number of the entry after the sink pages
+  std::vector<PageId> pages;
+
+  static PageList* make(std::int32_t capacity);  // throws bad_alloc
+};
+void unref(PagePool& pool, PageList* list) noexcept;
+
+struct PageTable {
+  int storage = kFinal;
+  std::int32_t retained = 0;  // lowest position still promised, sinks aside
+  std::int32_t floor = 0;     // no cut below: what lies there was converted since
+  PageList* list = nullptr;   // one count of it is this table's
+  PageList* spare = nullptr;  // empty, or null
+
+  // Positions from here on are all there (sinks that touch the retained ones count).
+  std::int32_t complete_from(const TableShape& shape) const { return retained <= shape.sinks ? 0 : retained; }
+  std::int32_t end_page(const TableShape& shape) const;
+  bool has(const TableShape& shape, std::int32_t number) const;
+  PageId at(const TableShape& shape, std::int32_t number) const;
+  bool shared() const { return list->refs > 1; }
+
+  void ensure_spare(const TableShape& shape) {
+    if (spare == nullptr) spare = PageList::make(shape.capacity);
+  }
+  // Makes page `number` (an existing one, or the next) be `page`, taking over one count of it.
+  void put(const TableShape& shape, PagePool& pool, std::int32_t number, PageId page) noexcept;
+  // Drops the pages outside the sinks and [retained, length).
+  void trim(const TableShape& shape, PagePool& pool, std::int32_t length) noexcept;
+  void release(PagePool& pool) noexcept;
+
+ private:
+  // REQUIRES a spare list if this one is shared.
+  void own(PagePool& pool) noexcept;
+};
+
+}  // namespace windrow

@@ -1,0 +1,375 @@
+// Rows leaving and entering a store: extract, adopt, copy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "state/copy_positions.h"
+#include "state/state_impl.h"
+
+namespace windrow {
+namespace {
+
+// The words of one position and head inside LayerRecords.
+template <typename Words>
+auto words_at(Words& all, std::size_t i, int each) {
+  return std::span(all).subspan(i * static_cast<std::size_t>(each), static_cast<std::size_t>(each));
+}
+
+// The i-th position of the records.
+std::int32_t position_of(const LayerRecords& records, int i) {
+  return i < records.sinks ? i : records.begin + i - records.sinks;
+}
+
+LayerRecords extract_layer(const Row::Impl& row, int layer) {
+  const StateStore::Impl& store = *row.store;
+  const StatePlan::Impl::Place place = store.details().place(layer);
+  const AttentionGroup& group = store.group(place.group);
+  const PageTable& table = row.tables[static_cast<std::size_t>(place.group)];
+  const TableShape& shape = store.table(table.storage, place.group);
+  const BlockLayout& layout = store.layout(table.storage, place.group);
+  const PagePool& pool = store.pool(table.storage, place.group);
+  LayerRecords out;
+  out.layer = layer;
+  out.converted = table.storage == kFinal;
+  out.end = row.length;
+  // After a truncation less than W may be left; what is retained is then all there is.
+  out.begin = std::max(table.complete_from(shape), row.length - std::min(row.length, group.window));
+  out.sinks = std::min(group.sinks, out.begin);
+  if (out.begin <= group.sinks) out.begin = out.sinks = 0;  // they touch
+  const std::size_t n = static_cast<std::size_t>(out.positions()),
+                    heads = static_cast<std::size_t>(group.kv_heads);
+  const auto size = [&](int each) { return heads * n * static_cast<std::size_t>(each); };
+  out.key_words.resize(size(layout.keys.words));
+  out.key_params.resize(size(layout.keys.params));
+  out.value_words.resize(size(layout.values.words));
+  out.value_params.resize(size(layout.values.params));
+  for (std::size_t h = 0; h < heads; h++) {
+    for (std::size_t i = 0; i < n; i++) {
+      const std::int32_t p = position_of(out, static_cast<int>(i)), b = shape.page_tokens;
+      const std::byte* block =
+          pool.page(table.at(shape, p / b)) +
+          static_cast<std::size_t>(place.slot) * store.layer_bytes(table.storage, place.group) +
+          h * layout.bytes;
+      const std::size_t at = h * n + i;
+      layout.keys.get(block, p % b, words_at(out.key_words, at, layout.keys.words),
+                      words_at(out.key_params, at, layout.keys.params));
+      layout.values.get(block, p % b, words_at(out.value_words, at, layout.values.words),
+                        words_at(out.value_params, at, layout.values.params));
+    }
+  }
+  return out;
+}
+
+RecurrentRecords extract_state(const Row::Impl& row, int g, int slot) {
+  const StateStore::Impl& store = *row.store;
+  const RecurrentShape& shape = store.shape(g);
+  RecurrentRecords out;
+  out.layer = store.plan.recurrent(g).layers[static_cast<std::size_t>(slot)];
+  out.state.assign(shape.delta.state_floats(), 0.0f);
+  out.tail.assign(shape.conv.tail_floats(), 0.0f);
+  const PageId page = row.states[static_cast<std::size_t>(g)];
+  if (page == kNoPage) return out;
+  std::copy_n(store.layer_state(g, page, slot), out.state.size(), out.state.begin());
+  std::copy_n(store.layer_tail(g, page, slot), out.tail.size(), out.tail.begin());
+  return out;
+}
+
+Status signature_error(const char* call, const std::string& theirs, const std::string& ours) {
+  return Status(StatusCode::kFailedPrecondition,
+                fmt::format("{}: the row's signature is\n  {}\nthis store's\n  {}", call,
+                            theirs.empty() ? "(missing)" : theirs, ours));
+}
+
+Status check_length(const char* call, const StateStore::Impl& store, int length) {
+  if (length >= 0 && length <= store.plan.limits().tokens) return Status();
+  return Status(
+      length < 0 ? StatusCode::kInvalidArgument : StatusCode::kResourceExhausted,
+      fmt::format("{}: a row of {} positions, the plan allows {}", call, length, store.plan.limits().tokens));
+}
+
+// What a table of this store will hold of a row of that length.
+struct Extent {
+  int storage = kFinal;
+  std::int32_t retained = 0;
+  std::int32_t floor = 0;
+};
+
+// Takes the pages of a row's tables, all or none. Lock held.
+Status take_pages(const char* call, StateStore::Impl& store, Row::Impl& row,
+                  std::span<const Extent> extents) {
+  const auto held = [&](int g, std::int32_t number) {
+    const TableShape& shape = store.table(extents[static_cast<std::size_t>(g)].storage, g);
+    return number < shape.sink_pages ||
+           number >= row.tables[static_cast<std::size_t>(g)].complete_from(shape) / shape.page_tokens;
+  };
+  for (int g = 0; g < store.groups(); g++) {
+    const Extent& extent = extents[static_cast<std::size_t>(g)];
+    PageTable& table = row.tables[static_cast<std::size_t>(g)];
+    table.storage = extent.storage;
+    table.retained = extent.retained;
+    table.floor = extent.floor;
+    table.list = PageList::make(store.table(extent.storage, g).capacity);
+    std::int32_t needed = 0;
+    for (std::int32_t n = 0; n < store.table(extent.storage, g).page_end(row.length); n++)
+      needed += held(g, n) ? 1 : 0;
+    if (const int free = store.pool(extent.storage, g).free_pages(); needed > free) {
+      return Status(StatusCode::kResourceExhausted,
+                    fmt::format("{}: {} pages needed, {} of group {} are free", call, needed, free, g));
+    }
+  }
+  for (int g = 0; g < store.recurrent_groups(); g++) {
+    if (row.length > 0 && store.states[static_cast<std::size_t>(g)].free_pages() == 0) {
+      return Status(StatusCode::kResourceExhausted,
+                    fmt::format("{}: no state of recurrent group {} is free", call, g));
+    }
+  }
+  for (int g = 0; g < store.groups(); g++) {
+    PageTable& table = row.tables[static_cast<std::size_t>(g)];
+    const TableShape& shape = store.table(table.storage, g);
+    for (std::int32_t n = 0; n < shape.page_end(row.length); n++) {
+      if (held(g, n)) table.put(shape, store.pool(table.storage, g), n, store.pool(table.storage, g).take());
+    }
+  }
+  for (int g = 0; g < store.recurrent_groups(); g++) {
+    if (row.length > 0)
+      row.states[static_cast<std::size_t>(g)] = store.states[static_cast<std::size_t>(g)].take();
+  }
+  return Status();
+}
+
+// Whether one layer's records are what this plan's group holds of a row of `length` positions.
+Status check_layer(const StateStore::Impl& store, const LayerRecords& records, int g, int layer, int length) {
+  const AttentionGroup& group = store.group(g);
+  const auto refuse = [&](std::string what) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("adopt: layer {}: {}", layer, what));
+  };
+  if (records.layer != layer)
+    return refuse(fmt::format("records of layer {} stand in its place", records.layer));
+  if (!records.converted && !group.delayed)
+    return refuse("not converted, but its group has no delayed codecs");
+  if (!records.converted && length > group.delayed->start) {
+    return refuse(fmt::format("not converted at length {}, its delayed codecs end at {}", length,
+                              group.delayed->start));
+  }
+  if (records.begin < 0 || records.end != length || records.begin > length || records.sinks < 0) {
+    return refuse(fmt::format("positions {} .. {} and {} sinks of a row of {}", records.begin, records.end,
+                              records.sinks, length));
+  }
+  const std::int32_t lacking = length - std::min(length, group.window - 1);
+  if (records.begin > lacking) {
+    return refuse(
+        fmt::format("positions from {} on, the next query needs those from {}", records.begin, lacking));
+  }
+  const int sinks = records.begin <= group.sinks ? 0 : group.sinks;
+  if (records.sinks != sinks || (sinks == 0 && group.sinks > 0 && records.begin != 0)) {
+    return refuse(
+        fmt::format("{} sinks before position {}, expected {}", records.sinks, records.begin, group.sinks));
+  }
+  const BlockLayout& layout = store.layout(records.converted ? kFinal : kEarly, g);
+  const struct {
+    const char* name;
+    std::size_t size;
+    int each;
+  } arrays[] = {{"key words", records.key_words.size(), layout.keys.words},
+                {"key params", records.key_params.size(), layout.keys.params},
+                {"value words", records.value_words.size(), layout.values.words},
+                {"value params", records.value_params.size(), layout.values.params}};
+  for (const auto& array : arrays) {
+    const std::size_t expected = static_cast<std::size_t>(group.kv_heads) *
+                                 static_cast<std::size_t>(records.positions()) *
+                                 static_cast<std::size_t>(array.each);
+    if (array.size != expected)
+      return refuse(fmt::format("{} {}, expected {}", array.size, array.name, expected));
+  }
+  return Status();
+}
+
+// All of the records against the plan; fills what each group's table will be.
+Status check_records(const StateStore::Impl& store, const RowRecords& records, std::vector<Extent>& extents) {
+  std::size_t at = 0;
+  for (int g = 0; g < store.groups(); g++) {
+    const std::vector<int>& layers = store.group(g).layers;
+    for (std::size_t slot = 0; slot < layers.size(); slot++, at++) {
+      if (at >= records.layers.size())
+        return Status(StatusCode::kInvalidArgument,
+                      fmt::format("adopt: no records of layer {}", layers[slot]));
+      const LayerRecords& layer = records.layers[at];
+      if (Status s = check_layer(store, layer, g, layers[slot], records.length); !s.ok()) return s;
+      const LayerRecords& first = records.layers[at - slot];
+      if (layer.begin != first.begin || layer.converted != first.converted) {
+        return Status(StatusCode::kInvalidArgument,
+                      fmt::format("adopt: layers {} and {} of one group hold different positions or codecs",
+                                  first.layer, layer.layer));
+      }
+    }
+    const LayerRecords& first = records.layers[at - layers.size()];
+    extents.push_back({first.converted ? kFinal : kEarly,
+                       std::max(first.begin, store.retained(g, records.length)),
+                       first.converted && store.group(g).delayed ? records.length : 0});
+  }
+  std::size_t state = 0;
+  for (int g = 0; g < store.recurrent_groups(); g++) {
+    const RecurrentShape& shape = store.shape(g);
+    for (const int layer : store.plan.recurrent(g).layers) {
+      const RecurrentRecords* its = state < records.recurrent.size() ? &records.recurrent[state] : nullptr;
+      if (its == nullptr || its->layer != layer || its->state.size() != shape.delta.state_floats() ||
+          its->tail.size() != shape.conv.tail_floats()) {
+        return Status(StatusCode::kInvalidArgument,
+                      fmt::format("adopt: recurrent layer {}: no state of {} + {} numbers in its place",
+                                  layer, shape.delta.state_floats(), shape.conv.tail_floats()));
+      }
+      state++;
+    }
+  }
+  if (at != records.layers.size() || state != records.recurrent.size()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("adopt: {} layers and {} recurrent ones, the plan has {} and {}",
+                              records.layers.size(), records.recurrent.size(), at, state));
+  }
+  return Status();
+}
+
+void fill_layer(const Row::Impl& row, int g, int slot, const LayerRecords& records) {
+  const StateStore::Impl& store = *row.store;
+  const PageTable& table = row.tables[static_cast<std::size_t>(g)];
+  const TableShape& shape = store.table(table.storage, g);
+  const BlockLayout& layout = store.layout(table.storage, g);
+  const std::size_t n = static_cast<std::size_t>(records.positions());
+  for (std::size_t h = 0; h < static_cast<std::size_t>(store.group(g).kv_heads); h++) {
+    for (std::size_t i = 0; i < n; i++) {
+      const std::int32_t p = position_of(records, static_cast<int>(i)), b = shape.page_tokens;
+      if (p >= shape.sinks && p < table.complete_from(shape)) continue;  // more than this plan retains
+      std::byte* block = store.pool(table.storage, g).page(table.at(shape, p / b)) +
+                         static_cast<std::size_t>(slot) * store.layer_bytes(table.storage, g) +
+                         h * layout.bytes;
+      const std::size_t at = h * n + i;
+      layout.keys.put(block, p % b, words_at(records.key_words, at, layout.keys.words),
+                      words_at(records.key_params, at, layout.keys.params));
+      layout.values.put(block, p % b, words_at(records.value_words, at, layout.values.words),
+                        words_at(records.value_params, at, layout.values.params));
+    }
+  }
+}
+
+// The positions of group g, out of a row of another store with equal codecs.
+void copy_group(const Row::Impl& from, const Row::Impl& to, int g) {
+  const PageTable& source = from.tables[static_cast<std::size_t>(g)];
+  const PageTable& target = to.tables[static_cast<std::size_t>(g)];
+  const StateStore::Impl &theirs = *from.store, &ours = *to.store;
+  const BlockLayout &in = theirs.layout(source.storage, g), &out = ours.layout(target.storage, g);
+  const TableShape &in_shape = theirs.table(source.storage, g), &out_shape = ours.table(target.storage, g);
+  const std::size_t blocks = ours.pool(target.storage, g).page_bytes() / out.bytes;
+  PositionRecord record;
+  for (std::int32_t p = 0; p < to.length; p++) {
+    if (p >= out_shape.sinks) p = std::max(p, target.complete_from(out_shape));
+    if (p >= to.length) break;
+    const std::byte* read =
+        theirs.pool(source.storage, g).page(source.at(in_shape, p / in_shape.page_tokens));
+    std::byte* write = ours.pool(target.storage, g).page(target.at(out_shape, p / out_shape.page_tokens));
+    for (std::size_t block = 0; block < blocks; block++) {
+      record.get(in, read + block * in.bytes, p % in_shape.page_tokens);
+      record.put(out, write + block * out.bytes, p % out_shape.page_tokens);
+    }
+  }
+}
+
+}  // namespace
+
+Result<LayerRecords> Row::extract(int layer) const try {
+  const StatePlan::Impl::Place place = impl_->store->details().place(layer);
+  if (place.group < 0 || place.owner != layer) {
+    return Status(StatusCode::kInvalidArgument,
+                  place.group < 0 ? fmt::format("extract: layer {} is not in the plan", layer)
+                                  : fmt::format("extract: layer {} shares layer {}", layer, place.owner));
+  }
+  return extract_layer(*impl_, layer);
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+Result<RowRecords> Row::extract() const try {
+  const StateStore::Impl& store = *impl_->store;
+  RowRecords out;
+  out.signature = store.plan.signature();
+  out.length = impl_->length;
+  for (int g = 0; g < store.groups(); g++) {
+    for (const int layer : store.group(g).layers) out.layers.push_back(extract_layer(*impl_, layer));
+  }
+  for (int g = 0; g < store.recurrent_groups(); g++) {
+    for (std::size_t slot = 0; slot < store.plan.recurrent(g).layers.size(); slot++)
+      out.recurrent.push_back(extract_state(*impl_, g, static_cast<int>(slot)));
+  }
+  return out;
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+Result<Row> StateStore::adopt(const RowRecords& records) try {
+  StateStore::Impl& store = *impl_;
+  if (records.signature != store.plan.signature())
+    return signature_error("adopt", records.signature, store.plan.signature());
+  if (Status s = check_length("adopt", store, records.length); !s.ok()) return s;
+  std::vector<Extent> extents;
+  if (Status s = check_records(store, records, extents); !s.ok()) return s;
+  Result<std::shared_ptr<Row::Impl>> row = make_row(impl_, "adopt");
+  if (!row.ok()) return row.status();
+  (*row)->length = records.length;
+  {
+    const std::lock_guard lock(store.mutex);
+    if (Status s = take_pages("adopt", store, **row, extents); !s.ok()) return s;
+  }
+  std::size_t at = 0, state = 0;
+  for (int g = 0; g < store.groups(); g++) {
+    for (std::size_t slot = 0; slot < store.group(g).layers.size(); slot++)
+      fill_layer(**row, g, static_cast<int>(slot), records.layers[at++]);
+  }
+  for (int g = 0; g < store.recurrent_groups(); g++) {
+    for (std::size_t slot = 0; slot < store.plan.recurrent(g).layers.size(); slot++, state++) {
+      const PageId page = (*row)->states[static_cast<std::size_t>(g)];
+      if (page == kNoPage) continue;
+      const RecurrentRecords& its = records.recurrent[state];
+      std::copy(its.state.begin(), its.state.end(), store.layer_state(g, page, static_cast<int>(slot)));
+      std::copy(its.tail.begin(), its.tail.end(), store.layer_tail(g, page, static_cast<int>(slot)));
+    }
+  }
+  return Row(std::move(*row));
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+Result<Row> StateStore::copy(const Row& other) try {
+  const Row::Impl& from = *other.impl_;
+  StateStore::Impl& store = *impl_;
+  if (from.store->plan.signature() != store.plan.signature())
+    return signature_error("copy", from.store->plan.signature(), store.plan.signature());
+  if (from.in_step) return Status(StatusCode::kFailedPrecondition, "copy: the row stands in an open step");
+  if (Status s = check_length("copy", store, from.length); !s.ok()) return s;
+  Result<std::shared_ptr<Row::Impl>> row = make_row(impl_, "copy");
+  if (!row.ok()) return row.status();
+  (*row)->length = from.length;
+  std::vector<Extent> extents;
+  for (int g = 0; g < store.groups(); g++) {
+    const PageTable& table = from.tables[static_cast<std::size_t>(g)];
+    extents.push_back({table.storage, std::max(table.retained, store.retained(g, from.length)), table.floor});
+  }
+  {
+    const std::lock_guard lock(store.mutex);
+    if (Status s = take_pages("copy", store, **row, extents); !s.ok()) return s;
+  }
+  for (int g = 0; g < store.groups(); g++) copy_group(from, **row, g);
+  for (int g = 0; g < store.recurrent_groups(); g++) {
+    const PageId page = (*row)->states[static_cast<std::size_t>(g)];
+    if (page == kNoPage) continue;
+    std::memcpy(
+        store.states[static_cast<std::size_t>(g)].page(page),
+        from.store->states[static_cast<std::size_t>(g)].page(from.states[static_cast<std::size_t>(g)]),
+        store.states[static_cast<std::size_t>(g)].page_bytes());
+  }
+  return Row(std::move(*row));
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+}  // namespace windrow
