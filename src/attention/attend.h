@@ -11,7 +11,7 @@
 namespace windrow::internal {
 
 // AttentionKernels::attend with an explicit table, arguments checked before (validate_attention).
-// Working memory is one buffer a thread (thread_local), grown when a call needs more and kept, so
+// Working memory is two buffers a thread (thread_local), grown when a call needs more and kept, so
 // concurrent calls and pools don't meet. kResourceExhausted when it can't grow; out is unspecified then.
 Status attend_with(const Kernels& kernels, const KvRead& read, std::span<const float> q,
                    const AttentionParams& params, std::span<float> out, ThreadPool* pool);

@@ -2,6 +2,7 @@
 // compiled once per instruction set: plain structs of pointers, and a table of functions.
 //
 // The arithmetic of one query, in this order and no other, whatever surrounds it (invariant 1):
+//   for its sinks where they stand apart, then for the rest of what it sees (visible.h),
 //   for every softmax block of kBlock positions, cut at multiples of kBlock, ascending:
 //     score[p]  = sum over groups g: scale[p,g] * (sum over dims of q * code) + bias[p,g] * (sum of q)
 //     m, l, out = online softmax of the block's visible scores

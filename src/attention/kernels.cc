@@ -29,19 +29,32 @@ struct AttentionKernels::Impl {
   std::string target;
 };
 
+namespace {
+
+// Whether the kernels serve a codec of a group; `what` is "keys" or "values".
+Status check_codec(int group, const char* what, const Codec& codec, int dim) {
+  if (Status s = codec.check(dim); !s.ok()) {
+    return Status(StatusCode::kUnsupported,
+                  fmt::format("attention kernels: group {}, {}: {}", group, what, s.message()));
+  }
+  return {};
+}
+
+// Whether a storage of a read holds what the group's plan says.
+bool holds(const AttentionGroup& group, const BlockLayout& layout) {
+  return layout.keys.codec == group.keys && layout.values.codec == group.values;
+}
+
+}  // namespace
+
 AttentionKernels::AttentionKernels(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
 
 Result<AttentionKernels> AttentionKernels::select(const StatePlan& plan) {
   try {
     for (int g = 0; g < plan.group_count(); g++) {
       const AttentionGroup& group = plan.group(g);
-      for (const auto& [name, codec, dim] : {std::tuple{"keys", group.keys, group.head_dim},
-                                             std::tuple{"values", group.values, group.value_dim}}) {
-        if (Status s = codec.check(dim); !s.ok()) {
-          return Status(StatusCode::kUnsupported,
-                        fmt::format("attention kernels: group {}, {}: {}", g, name, s.message()));
-        }
-      }
+      if (Status s = check_codec(g, "keys", group.keys, group.head_dim); !s.ok()) return s;
+      if (Status s = check_codec(g, "values", group.values, group.value_dim); !s.ok()) return s;
     }
     internal::Kernels kernels = internal::select_kernels();
     std::string target = kernels.target;
@@ -60,18 +73,24 @@ Status AttentionKernels::attend(const KvRead& read, std::span<const float> q, co
                   fmt::format("attention: layer {} is not in the plan", read.layer));
   }
   const AttentionGroup& group = impl_->plan.group(g);
-  if (read.layout->keys.codec != group.keys || read.layout->values.codec != group.values ||
-      read.head_dim != group.head_dim || read.value_dim != group.value_dim ||
+  if (read.head_dim != group.head_dim || read.value_dim != group.value_dim ||
       read.kv_heads != group.kv_heads || read.window != group.window ||
       read.page_tokens != impl_->plan.page_tokens()) {
     return Status(
         StatusCode::kInvalidArgument,
-        fmt::format(
-            "attention: layer {} of another plan: {} x ({} {} + {} {}), window {}, expected {} x ({} {} + {} "
-            "{}), window {}",
-            read.layer, read.kv_heads, read.head_dim, read.layout->keys.codec.to_string(), read.value_dim,
-            read.layout->values.codec.to_string(), read.window, group.kv_heads, group.head_dim,
-            group.keys.to_string(), group.value_dim, group.values.to_string(), group.window));
+        fmt::format("attention: layer {} of another plan: {} x ({} + {}), window {}, {} positions a "
+                    "page, expected {} x ({} + {}), window {}, {}",
+                    read.layer, read.kv_heads, read.head_dim, read.value_dim, read.window, read.page_tokens,
+                    group.kv_heads, group.head_dim, group.value_dim, group.window,
+                    impl_->plan.page_tokens()));
+  }
+  for (const KvRead::Row& row : read.rows) {
+    const BlockLayout& layout = *read.storages[row.storage].layout;
+    if (holds(group, layout)) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("attention: layer {} of another plan: codecs {} + {}, expected {} + {}",
+                              read.layer, layout.keys.codec.to_string(), layout.values.codec.to_string(),
+                              group.keys.to_string(), group.values.to_string()));
   }
   return internal::attend_with(impl_->kernels, read, q, params, out, pool);
 }

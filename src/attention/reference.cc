@@ -63,30 +63,44 @@ class VectorReader {
   std::vector<double> values_;
 };
 
-// The attention of one query of one row at `position` to kv head `kv_head`.
-void attend_one(const KvRead& read, int row, int position, int kv_head, const float* q,
+// The positions that token t sees, ascending.
+std::vector<std::int32_t> visible_positions(const KvRead& read, std::int32_t t) {
+  const std::int32_t begin = read.begins[static_cast<std::size_t>(t)];
+  const std::int32_t end = read.ends[static_cast<std::size_t>(t)];
+  std::vector<std::int32_t> visible;
+  for (std::int32_t p = 0; p < std::min(read.sinks, begin); p++) visible.push_back(p);
+  for (std::int32_t p = begin; p < end; p++) visible.push_back(p);
+  return visible;
+}
+
+// The attention of one query of token t of a row to kv head `kv_head`.
+void attend_one(const KvRead& read, std::size_t row, std::int32_t t, int kv_head, const float* q,
                 const AttentionParams& params, const float* sink, float* out) {
-  VectorReader keys(read.layout->keys), values(read.layout->values);
-  const int begin = internal::window_begin(position, read.window);
-  std::vector<double> weights;
+  const KvRead::Row& r = read.rows[row];
+  const BlockLayout& layout = *read.storages[r.storage].layout;
+  VectorReader keys(layout.keys), values(layout.values);
+  const auto vector_of = [&](VectorReader& reader, std::int32_t position) -> const std::vector<double>& {
+    const std::int32_t slot = read.slot_of(row, t, position);
+    return reader.read(read.block(r, slot / read.page_tokens, kv_head), slot % read.page_tokens);
+  };
+  const std::vector<std::int32_t> visible = visible_positions(read, t);
+  std::vector<double> scores;
   double top = sink != nullptr ? static_cast<double>(*sink) : -std::numeric_limits<double>::infinity();
-  for (int p = begin; p <= position; p++) {
-    const std::vector<double>& key =
-        keys.read(read.block(row, p / read.page_tokens, kv_head), p % read.page_tokens);
+  for (const std::int32_t p : visible) {
+    const std::vector<double>& key = vector_of(keys, p);
     double score = 0;
     for (std::size_t d = 0; d < key.size(); d++) score += static_cast<double>(q[d]) * key[d];
     score *= static_cast<double>(params.scale);
     const double cap = static_cast<double>(params.softcap);
     if (cap > 0) score = cap * std::tanh(score / cap);
-    weights.push_back(score);
+    scores.push_back(score);
     top = std::max(top, score);
   }
   double sum = sink != nullptr ? std::exp(static_cast<double>(*sink) - top) : 0.0;
   std::vector<double> mix(static_cast<std::size_t>(read.value_dim), 0.0);
-  for (int p = begin; p <= position; p++) {
-    const std::vector<double>& value =
-        values.read(read.block(row, p / read.page_tokens, kv_head), p % read.page_tokens);
-    const double weight = std::exp(weights[static_cast<std::size_t>(p - begin)] - top);
+  for (std::size_t i = 0; i < visible.size(); i++) {
+    const std::vector<double>& value = vector_of(values, visible[i]);
+    const double weight = std::exp(scores[i] - top);
     sum += weight;
     for (std::size_t d = 0; d < mix.size(); d++) mix[d] += weight * value[d];
   }
@@ -101,12 +115,11 @@ Status attend_reference(const KvRead& read, std::span<const float> q, const Atte
   try {
     const auto heads = static_cast<std::size_t>(params.q_heads);
     const int heads_per_kv = params.q_heads / read.kv_heads;
-    for (int row = 0; row < read.rows(); row++) {
-      for (int t = read.row_offsets[static_cast<std::size_t>(row)];
-           t < read.row_offsets[static_cast<std::size_t>(row) + 1]; t++) {
+    for (std::size_t row = 0; row < read.rows.size(); row++) {
+      for (std::int32_t t = read.row_offsets[row]; t < read.row_offsets[row + 1]; t++) {
         for (int h = 0; h < params.q_heads; h++) {
           const std::size_t query = static_cast<std::size_t>(t) * heads + static_cast<std::size_t>(h);
-          attend_one(read, row, read.positions[static_cast<std::size_t>(t)], h / heads_per_kv,
+          attend_one(read, row, t, h / heads_per_kv,
                      q.data() + query * static_cast<std::size_t>(read.head_dim), params,
                      params.sinks.empty() ? nullptr : &params.sinks[static_cast<std::size_t>(h)],
                      out.data() + query * static_cast<std::size_t>(read.value_dim));

@@ -1,24 +1,71 @@
-// How a call is cut into tasks: (row, kv head, up to kMaxQueries queries of it).
+// How a call is cut into tasks: (row, kv head, up to kMaxQueries queries of it), and a task into blocks.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "attention/kernel.h"
-#include "attention/validate.h"
-#include "windrow/store.h"
+#include "attention/visible.h"
+#include "windrow/kv_read.h"
 
 namespace windrow::internal {
 
-// Tokens [token_begin, token_end) of one row, q heads [head_begin, head_end) of one kv head.
+// Tokens [token_begin, token_end) of one row, q heads [head_begin, head_end) of one kv head. Neither begins
+// nor ends of its tokens decrease, and the tokens together see a range without gaps (beside the sinks).
 struct Task {
   int row = 0;
+  bool tree = false;  // then it has one token
+  // Tiles of positions below lie in pages as kernels read them; those from here on, a multiple of kTile,
+  // are gathered: pages are smaller than a tile, or slots of a tree are not positions.
+  int paged_end = std::numeric_limits<int>::max();
   int token_begin = 0, token_end = 0;
   int kv_head = 0;
   int head_begin = 0, head_end = 0;
 
   int tokens() const { return token_end - token_begin; }
   int heads() const { return head_end - head_begin; }
+};
+
+// The softmax blocks that a task visits, numbered from 0: of the sinks that stand apart, then of the rest.
+// Ranges are relative to a block's origin.
+class BlockWalk {
+ public:
+  BlockWalk(const KvRead& read, const Task& task)
+      : read_(read),
+        token_begin_(task.token_begin),
+        sinks_(sinks_of(read, task.token_end - 1)),  // of the last token: it has them if any does
+        window_{window_of(read, task.token_begin).begin, window_of(read, task.token_end - 1).end},
+        sink_blocks_(sinks_.empty() ? 0 : (sinks_.end - 1) / kBlock + 1),
+        blocks_(sink_blocks_ + (window_.end - 1) / kBlock - window_.begin / kBlock + 1) {}
+
+  int blocks() const { return blocks_; }
+  // Position of the block's first lane.
+  int origin(int b) const {
+    return (b < sink_blocks_ ? b : b - sink_blocks_ + window_.begin / kBlock) * kBlock;
+  }
+  // What some token sees of block b; what token i sees.
+  Range any(int b) const { return relative(b < sink_blocks_ ? sinks_ : window_, b); }
+  Range of_token(int b, int i) const {
+    const int token = token_begin_ + i;
+    return relative(b < sink_blocks_ ? sinks_of(read_, token) : window_of(read_, token), b);
+  }
+
+  // Tiles of the task's positions.
+  int tiles() const {
+    const int sink_tiles = sinks_.empty() ? 0 : (sinks_.end - 1) / kTile + 1;
+    return sink_tiles + (window_.end - 1) / kTile - window_.begin / kTile + 1;
+  }
+
+ private:
+  Range relative(Range positions, int b) const {
+    return Range{positions.begin - origin(b), positions.end - origin(b)}.cut({0, kBlock});
+  }
+
+  const KvRead& read_;
+  int token_begin_;
+  Range sinks_, window_;
+  int sink_blocks_, blocks_;
 };
 
 // All tasks of a read in a fixed order: rows, kv heads, heads, tokens, so that neighbours share K and V.
@@ -33,13 +80,12 @@ class TaskWalk {
     start_row(0);
   }
 
-  bool done() const { return task_.row >= read_.rows(); }
+  bool done() const { return sz(task_.row) >= read_.rows.size(); }
   const Task& task() const { return task_; }
 
   void next() {
-    const auto row = static_cast<std::size_t>(task_.row);
-    if (task_.token_end < read_.row_offsets[row + 1]) return set_tokens(task_.token_end);
-    set_tokens(read_.row_offsets[row]);
+    if (task_.token_end < row_end()) return set_tokens(task_.token_end);
+    set_tokens(read_.row_offsets[sz(task_.row)]);
     if (task_.head_end < (task_.kv_head + 1) * heads_per_kv_) return set_heads(task_.head_end);
     if (task_.kv_head + 1 < read_.kv_heads) {
       task_.kv_head++;
@@ -50,30 +96,36 @@ class TaskWalk {
 
   // Work of the current task in some unit: tiles, for each query and once for unpacking them.
   std::int64_t cost() const {
-    const int first = read_.positions[static_cast<std::size_t>(task_.token_begin)];
-    const int last = read_.positions[static_cast<std::size_t>(task_.token_end - 1)];
-    const int tiles = last / kTile - window_begin(first, read_.window) / kTile + 1;
-    return std::int64_t{tiles} * (task_.tokens() * task_.heads() + 1);
+    return std::int64_t{BlockWalk(read_, task_).tiles()} * (task_.tokens() * task_.heads() + 1);
   }
 
  private:
+  int row_end() const { return read_.row_offsets[sz(task_.row) + 1]; }
   void set_tokens(int begin) {
     task_.token_begin = begin;
-    task_.token_end = std::min(begin + tokens_, read_.row_offsets[static_cast<std::size_t>(task_.row) + 1]);
+    task_.token_end = begin + 1;
+    if (task_.tree) return;
+    const int last = std::min(begin + tokens_, row_end());
+    while (task_.token_end < last && follows(task_.token_end)) task_.token_end++;
+  }
+  // Whether a token may stand in a task with the one before it.
+  bool follows(int token) const {
+    const int begin = read_.begins[sz(token)], end_before = read_.ends[sz(token - 1)];
+    return begin >= read_.begins[sz(token - 1)] && begin <= end_before && read_.ends[sz(token)] >= end_before;
   }
   void set_heads(int begin) {
     task_.head_begin = begin;
     task_.head_end = std::min(begin + heads_, (task_.kv_head + 1) * heads_per_kv_);
   }
   void start_row(int row) {
-    while (row < read_.rows() && read_.row_offsets[static_cast<std::size_t>(row)] ==
-                                     read_.row_offsets[static_cast<std::size_t>(row) + 1]) {
-      row++;
-    }
+    while (sz(row) < read_.rows.size() && read_.row_offsets[sz(row)] == read_.row_offsets[sz(row) + 1]) row++;
     task_ = Task{};
     task_.row = row;
     if (done()) return;
-    set_tokens(read_.row_offsets[static_cast<std::size_t>(row)]);
+    task_.tree = read_.is_tree(sz(row));
+    if (task_.tree) task_.paged_end = read_.rows[sz(row)].length / kTile * kTile;
+    if (read_.page_tokens < kTile) task_.paged_end = 0;
+    set_tokens(read_.row_offsets[sz(row)]);
     set_heads(0);
   }
 

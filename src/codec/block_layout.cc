@@ -1,6 +1,7 @@
 // Records in and out of blocks.
 #include "codec/block_layout.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -31,6 +32,19 @@ void get_words(const SideLayout& side, const std::uint32_t* part, int position, 
   }
   const auto stride = static_cast<std::size_t>(side.lanes);
   for (std::size_t w = 0; w < to.size(); w++) to[w] = from[w * stride];
+}
+
+void copy_words(const SideLayout& from_side, const std::uint32_t* from, int from_position,
+                const SideLayout& to_side, std::uint32_t* to, int to_position, int words) {
+  from += from_side.index(words, from_position, 0);
+  to += to_side.index(words, to_position, 0);
+  const auto from_stride = static_cast<std::size_t>(from_side.lanes),
+             to_stride = static_cast<std::size_t>(to_side.lanes), count = static_cast<std::size_t>(words);
+  if (from_stride == 1 && to_stride == 1) {
+    std::memcpy(to, from, count * sizeof(*to));
+    return;
+  }
+  for (std::size_t w = 0; w < count; w++) to[w * to_stride] = from[w * from_stride];
 }
 
 // Appends a part of `words` per position at *end, which stays 64-byte aligned.
@@ -68,13 +82,22 @@ void SideLayout::get(const std::byte* block, int position, std::span<std::uint32
   get_words(*this, param_words(block), position, p);
 }
 
+void copy_record(const SideLayout& from_side, const std::byte* from, int from_position,
+                 const SideLayout& to_side, std::byte* to, int to_position) {
+  assert(from_side.codec == to_side.codec && from_side.head_dim == to_side.head_dim);
+  copy_words(from_side, from_side.codes(from), from_position, to_side, to_side.codes(to), to_position,
+             from_side.words);
+  copy_words(from_side, from_side.param_words(from), from_position, to_side, to_side.param_words(to),
+             to_position, from_side.params);
+}
+
 BlockLayout BlockLayout::make(const Codec& keys, int key_dim, const Codec& values, int value_dim,
                               int page_tokens) {
   assert(keys.check(key_dim).ok() && values.check(value_dim).ok());
-  assert(page_tokens > 0 && page_tokens % kTile == 0);
+  assert(is_page_size(page_tokens));
   BlockLayout layout;
   layout.page_tokens = page_tokens;
-  layout.keys = place_side(keys, key_dim, kTile, page_tokens, &layout.bytes);
+  layout.keys = place_side(keys, key_dim, std::min(kTile, page_tokens), page_tokens, &layout.bytes);
   layout.values = place_side(values, value_dim, 1, page_tokens, &layout.bytes);
   return layout;
 }

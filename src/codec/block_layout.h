@@ -5,6 +5,7 @@
 //   K, interleaved by 16 positions: word w of the position in lane j of tile t lies at
 //     ((t * words + w) * 16 + j) * 4. A 64-byte line holds word w of 16 positions, so SIMD
 //     lanes run over positions, q is a broadcast and no horizontal sum is needed. Params alike.
+//     Pages of fewer positions are one narrower tile; attention copies their records together.
 //   V, position-major: word w of a position lies at (position * words + w) * 4. Lanes run over
 //     the dims of one position, whose probability is a broadcast; a position outside the window
 //     is never loaded.
@@ -59,6 +60,8 @@ struct SideLayout {
            std::span<const std::uint32_t> p) const;
   void get(const std::byte* block, int position, std::span<std::uint32_t> w,
            std::span<std::uint32_t> p) const;
+
+  friend bool operator==(const SideLayout&, const SideLayout&) = default;
 };
 
 struct BlockLayout {
@@ -67,10 +70,20 @@ struct BlockLayout {
   int page_tokens = 0;
   std::size_t bytes = 0;  // of one block, a multiple of 64
 
-  // REQUIRES codecs that check() their head dims; page_tokens a multiple of kTile.
+  // What page_tokens may be.
+  static constexpr bool is_page_size(int tokens) {
+    return tokens == 1 || tokens == 2 || tokens == 4 || tokens == 8 || (tokens > 0 && tokens % kTile == 0);
+  }
+  // REQUIRES codecs that check() their head dims; is_page_size(page_tokens).
   static BlockLayout make(const Codec& keys, int key_dim, const Codec& values, int value_dim,
                           int page_tokens);
+
+  friend bool operator==(const BlockLayout&, const BlockLayout&) = default;
 };
+
+// Copies a record from one block to another, of whatever page sizes. REQUIRES sides of equal codec and dim.
+void copy_record(const SideLayout& from_side, const std::byte* from, int from_position,
+                 const SideLayout& to_side, std::byte* to, int to_position);
 
 // Quantize-and-store of one position's vector: the hot path of append. Equal to encode_record + put;
 // allocates nothing and reads nothing of the block. `values` holds head_dim numbers at any alignment.

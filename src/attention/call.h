@@ -1,0 +1,156 @@
+// Constants of an attention call, and the working memory of its threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+
+#include "attention/kernel.h"
+#include "attention/visible.h"
+#include "codec/block_layout.h"
+#include "windrow/attention.h"
+
+namespace windrow::internal {
+
+// One side of a storage with what the passes need of it.
+struct Side {
+  explicit Side(const SideLayout& l) : layout(l) {
+    const Codec& codec = l.codec;
+    group = codec.is_affine() ? codec.group() : l.head_dim;
+    groups = l.head_dim / group;
+  }
+  const SideLayout& layout;
+  int group = 0;  // dims that share params; plain: all
+  int groups = 1;
+};
+
+// A storage of the read and the kernels of its codecs.
+struct Stored {
+  Stored(const Kernels& kernels, const BlockLayout& layout)
+      : keys(layout.keys),
+        values(layout.values),
+        gathered(BlockLayout::make(layout.keys.codec, layout.keys.head_dim, layout.values.codec,
+                                   layout.values.head_dim, kBlock)) {
+    const Codec& key_codec = keys.layout.codec;
+    const Codec& value_codec = values.layout.codec;
+    for (int e = 0; e < kFoldPeriod; e++) {
+      key_fold[e] = key_codec.is_affine() ? exp2_of_minus(key_shift(key_codec.bits(), e)) : 1.0f;
+      value_fold[e] = value_codec.is_affine() ? exp2_of_minus(value_shift(value_codec.bits(), e)) : 1.0f;
+    }
+    score = kernels.score[storage_kind(key_codec)];
+    mix = kernels.mix[storage_kind(value_codec)];
+  }
+
+  Side keys, values;
+  BlockLayout gathered;  // of a block whose tiles are gathered
+  void (*score)(const KeyPass&);
+  void (*mix)(const ValuePass&);
+  alignas(64) float key_fold[kFoldPeriod];
+  alignas(64) float value_fold[kFoldPeriod];
+};
+
+struct Call {
+  Call(const Kernels& k, const KvRead& r, std::span<const float> query, const AttentionParams& p,
+       std::span<float> o)
+      : kernels(k), read(r), q(query), params(p), out(o) {
+    for (std::size_t row = 0; row < r.rows.size(); row++) {
+      const auto s = sz(r.rows[row].storage);
+      if (!storages[s]) storages[s].emplace(k, *r.storages[s].layout);
+      gathers = gathers || r.is_tree(row);
+    }
+  }
+
+  const Stored& stored(int row) const { return *storages[sz(read.rows[sz(row)].storage)]; }
+
+  const Kernels& kernels;
+  const KvRead& read;
+  std::span<const float> q;
+  const AttentionParams& params;
+  std::span<float> out;
+  std::optional<Stored> storages[2];        // of rows only
+  bool gathers = read.page_tokens < kTile;  // some task may
+};
+
+// Memory of a thread that is kept from call to call.
+class Buffer {
+ public:
+  // At least `bytes`, 64-byte aligned; null without memory.
+  std::byte* grow(std::size_t bytes) {
+    if (bytes > size_) {
+      memory_.reset();
+      size_ = 0;
+      memory_.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t(64), std::nothrow)));
+      if (memory_ == nullptr) return nullptr;
+      size_ = bytes;
+      // Slack lanes are computed with and never used; they must not hold what is slow to compute with.
+      std::memset(memory_.get(), 0, bytes);
+    }
+    return memory_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t(64)); }
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+  std::size_t size_ = 0;
+};
+
+// The working memory of a task, cut from one buffer. Every part has kPad floats of slack, since kernels
+// work on whole vectors. `gathered` is another buffer, which few calls need.
+struct Scratch {
+  static constexpr std::size_t kPad = 16;
+
+  float* q = nullptr;         // [queries][head_dim] folded
+  float* q_sums = nullptr;    // [queries][key groups]
+  float* scores = nullptr;    // [queries + 1][kScoreStride]
+  float* scales = nullptr;    // [kBlock][value groups]
+  float* biases = nullptr;    // [kBlock][value groups]
+  float* weights = nullptr;   // [queries][weight_row]
+  float* mix_bias = nullptr;  // [queries][mix_bias_row]
+  float* sums = nullptr;      // [queries][value_dim]
+  std::size_t weight_row = 0, mix_bias_row = 0;
+  std::byte* gathered = nullptr;  // a block of Stored::gathered
+  SoftmaxState states[kMaxQueries];
+
+  // The calling thread's buffers, cut for this call; false without memory.
+  bool take(const Call& call) {
+    const std::size_t key_dim = sz(call.read.head_dim), value_dim = sz(call.read.value_dim);
+    std::size_t key_groups = 0, groups = 0, gathered_bytes = 0;
+    for (const std::optional<Stored>& stored : call.storages) {
+      if (!stored) continue;
+      key_groups = std::max(key_groups, sz(stored->keys.groups));
+      groups = std::max(groups, sz(stored->values.groups));
+      gathered_bytes = std::max(gathered_bytes, stored->gathered.bytes);
+    }
+    weight_row = kBlock * groups + kPad;
+    mix_bias_row = (groups + 15) / 16 * 16;  // whole vectors: kernels work on all of a row
+    std::size_t used = 0;
+    const auto part = [&used](std::size_t floats) {
+      const std::size_t at = used;
+      used += (floats + kPad + 15) / 16 * 16;
+      return at;
+    };
+    const std::size_t at[] = {part(kMaxQueries * key_dim),
+                              part(kMaxQueries * key_groups),
+                              part((kMaxQueries + 1) * kScoreStride),
+                              part(kBlock * groups),
+                              part(kBlock * groups),
+                              part(kMaxQueries * weight_row),
+                              part(kMaxQueries * mix_bias_row),
+                              part(kMaxQueries * value_dim)};
+    thread_local Buffer floats, blocks;
+    auto* const base = reinterpret_cast<float*>(floats.grow(used * sizeof(float)));
+    if (base == nullptr) return false;
+    float** const parts[] = {&q, &q_sums, &scores, &scales, &biases, &weights, &mix_bias, &sums};
+    for (std::size_t i = 0; i < std::size(at); i++) *parts[i] = base + at[i];
+    if (call.gathers) gathered = blocks.grow(gathered_bytes);
+    return !call.gathers || gathered != nullptr;
+  }
+};
+
+}  // namespace windrow::internal
