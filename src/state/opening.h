@@ -54,14 +54,14 @@ class Opening {
 // Pages that tokens at [length, length + tokens) of a row are written to: the first is its tail page, or a
 // copy of it, if length is no multiple of a page.
 inline std::int32_t fresh_pages(const TableShape& shape, std::int32_t length, std::int32_t tokens) {
-  return tokens == 0 ? 0 : shape.page_end(length + tokens) - length / shape.page_tokens;
+  return tokens == 0 ? 0 : shape.page_end(length + tokens) - shape.page_of(length);
 }
 
 // Whether the tail page of a row can be written in place.
 inline bool tail_is_own(const TableShape& shape, const PagePool& pool, const PageTable& table,
                         std::int32_t length) {
-  return length % shape.page_tokens != 0 && !table.shared() &&
-         !pool.shared(table.at(shape, length / shape.page_tokens));
+  return shape.in_page(length) != 0 && !table.shared() &&
+         !pool.shared(table.at(shape, shape.page_of(length)));
 }
 
 }  // namespace windrow

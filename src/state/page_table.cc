@@ -73,7 +73,7 @@ void PageTable::trim(const TableShape& shape, PagePool& pool, std::int32_t lengt
       list->pages.pop_back();
     }
   }
-  const std::int32_t first = std::max(shape.sink_pages, complete_from(shape) / shape.page_tokens);
+  const std::int32_t first = std::max(shape.sink_pages, shape.page_of(complete_from(shape)));
   const auto size = static_cast<std::int32_t>(list->pages.size());
   const std::int32_t gone = std::clamp(first - list->first, 0, std::max(0, size - shape.sink_pages));
   if (gone == 0) return;

@@ -18,11 +18,15 @@ namespace windrow {
 // What a table needs to know of its group.
 struct TableShape {
   std::int32_t page_tokens = 1;
+  std::int32_t page_shift = 0;  // 1 << page_shift == page_tokens: divisions are half of begin's time
   std::int32_t sinks = 0;       // positions
   std::int32_t sink_pages = 0;  // pages that hold them
   std::int32_t capacity = 0;    // pages of a row between steps
 
-  std::int32_t page_end(std::int32_t length) const { return (length + page_tokens - 1) / page_tokens; }
+  // The page of a position, its place there, and the first page that a row of `length` positions has not.
+  std::int32_t page_of(std::int32_t position) const { return position >> page_shift; }
+  std::int32_t in_page(std::int32_t position) const { return position & (page_tokens - 1); }
+  std::int32_t page_end(std::int32_t length) const { return (length + page_tokens - 1) >> page_shift; }
 };
 
 // Pages 0 .. sink_pages - 1 stand first (as far as the row reaches), then first, first + 1, ...
