@@ -37,7 +37,13 @@ class Opening {
 
   std::span<const Part> parts() const { return parts_; }
   // Where a row passes into a group's final codecs inside the step, in tokens from its first; -1: nowhere.
-  std::int32_t cut(const Part& part, int g) const;
+  std::int32_t cut(const Part& part, int g) const {
+    const AttentionGroup& group = store_.group(g);
+    if (!group.delayed || part.row->tables[static_cast<std::size_t>(g)].storage != kEarly ||
+        part.asked->block)
+      return -1;
+    return part.end() > group.delayed->start ? group.delayed->start - part.length() : -1;
+  }
   // Lowest position that the pages of a crossing row hold, sinks aside.
   std::int32_t converted_from(const Part& part, int g) const;
 

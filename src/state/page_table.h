@@ -7,6 +7,7 @@
 // All of this is done under the store's lock.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -48,9 +49,19 @@ struct PageTable {
 
   // Positions from here on are all there (sinks that touch the retained ones count).
   std::int32_t complete_from(const TableShape& shape) const { return retained <= shape.sinks ? 0 : retained; }
-  std::int32_t end_page(const TableShape& shape) const;
-  bool has(const TableShape& shape, std::int32_t number) const;
-  PageId at(const TableShape& shape, std::int32_t number) const;
+  std::int32_t end_page(const TableShape& shape) const {
+    const auto size = static_cast<std::int32_t>(list->pages.size());
+    return size <= shape.sink_pages ? size : list->first + size - shape.sink_pages;
+  }
+  bool has(const TableShape& shape, std::int32_t number) const {
+    if (number < 0 || number >= end_page(shape)) return false;
+    return number < shape.sink_pages || number >= list->first;
+  }
+  PageId at(const TableShape& shape, std::int32_t number) const {
+    assert(has(shape, number));
+    return list->pages[static_cast<std::size_t>(
+        number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];
+  }
   bool shared() const { return list->refs > 1; }
 
   void ensure_spare(const TableShape& shape) {

@@ -68,10 +68,10 @@ void judge_read(World& world, const KvRead& read, const Expected& expected) {
       const auto i = static_cast<std::size_t>(t);
       const Sight& want = expected.sights[i];
       const int begin = read.begins[i], end = read.ends[i];
-      JUDGE(read.positions[i] == want.position, "read: token {} at position {}, expected {}", t, read.positions[i],
-            want.position);
-      JUDGE(begin == want.begin && end == want.end, "read: token {} sees {} .. {}, expected {} .. {}", t, begin, end,
-            want.begin, want.end);
+      JUDGE(read.positions[i] == want.position, "read: token {} at position {}, expected {}", t,
+            read.positions[i], want.position);
+      JUDGE(begin == want.begin && end == want.end, "read: token {} sees {} .. {}, expected {} .. {}", t,
+            begin, end, want.begin, want.end);
       std::size_t n = 0;
       for (int p = 0; p < end; p++) {
         if (p >= read.sinks && p < begin) continue;
@@ -80,14 +80,15 @@ void judge_read(World& world, const KvRead& read, const Expected& expected) {
         for (int h = 0; h < read.kv_heads; h++) {
           const std::byte* block = read.block(row, slot / read.page_tokens, h);
           const int at = slot % read.page_tokens;
-          judge_record(layout.keys, block, at, world.stored(owner, true, want.stages[n], want.ids[n]), h, "keys",
-                       static_cast<int>(r), p);
+          judge_record(layout.keys, block, at, world.stored(owner, true, want.stages[n], want.ids[n]), h,
+                       "keys", static_cast<int>(r), p);
           judge_record(layout.values, block, at, world.stored(owner, false, want.stages[n], want.ids[n]), h,
                        "values", static_cast<int>(r), p);
         }
         n++;
       }
-      JUDGE(n == want.positions.size(), "read: token {} sees {} positions, expected {}", t, n, want.positions.size());
+      JUDGE(n == want.positions.size(), "read: token {} sees {} positions, expected {}", t, n,
+            want.positions.size());
     }
   }
 }
@@ -109,14 +110,15 @@ void Machine::judge_attention(const KvRead& read, const Expected& expected) cons
   for (const float f : reference) largest = std::max(largest, std::abs(f));
   for (std::size_t t = 0; t < n; t++) {
     const std::uint64_t key = sight_key(read.layer, expected.ids[t], expected.sights[t]);
-    const auto slow_out = std::span(reference).subspan(t * each, each), fast_out = std::span(fast).subspan(t * each, each);
+    const auto slow_out = std::span(reference).subspan(t * each, each),
+               fast_out = std::span(fast).subspan(t * each, each);
     const std::uint64_t bits = mix(hash_bits(slow_out), hash_bits(fast_out)) | 1;
     std::uint64_t& known = world_->bits(key);
     world_->queries++;
     if (known != 0) {
       world_->repeated++;
-      JUDGE(known == bits, "attention: layer {} position {}: other bits than an equal history gave", read.layer,
-            expected.sights[t].position);
+      JUDGE(known == bits, "attention: layer {} position {}: other bits than an equal history gave",
+            read.layer, expected.sights[t].position);
       continue;
     }
     known = bits;
@@ -124,10 +126,12 @@ void Machine::judge_attention(const KvRead& read, const Expected& expected) cons
     double scale = 0;
     for (const double x : want) scale = std::max(scale, std::abs(x));
     for (std::size_t i = 0; i < each; i++) {
-      JUDGE(std::abs(slow_out[i] - want[i]) <= 1e-5 * scale, "attention: layer {} position {}: {} instead of {}",
-            read.layer, expected.sights[t].position, slow_out[i], want[i]);
-      JUDGE(std::abs(fast_out[i] - want[i]) <= 2e-5 * largest, "kernels: layer {} position {}: {} instead of {}",
-            read.layer, expected.sights[t].position, fast_out[i], want[i]);
+      JUDGE(std::abs(slow_out[i] - want[i]) <= 1e-5 * scale,
+            "attention: layer {} position {}: {} instead of {}", read.layer, expected.sights[t].position,
+            slow_out[i], want[i]);
+      JUDGE(std::abs(fast_out[i] - want[i]) <= 2e-5 * largest,
+            "kernels: layer {} position {}: {} instead of {}", read.layer, expected.sights[t].position,
+            fast_out[i], want[i]);
     }
   }
 }
@@ -155,8 +159,8 @@ void Machine::judge_row(int r, const Row& row, const Model& model, int model_row
         for (int p = 0; p < its.length(); p++) {
           if (p >= want.sinks && p < want.begin) continue;
           for (const bool key : {true, false}) {
-            const Stored& s =
-                world_->stored(layer, key, model.stage(model_row, g, p), its.ids[static_cast<std::size_t>(p)]);
+            const Stored& s = world_->stored(layer, key, model.stage(model_row, g, p),
+                                             its.ids[static_cast<std::size_t>(p)]);
             const auto part = [&](const std::vector<std::uint32_t>& from, std::vector<std::uint32_t>& to) {
               const auto n = static_cast<std::ptrdiff_t>(from.size()) / group.kv_heads;
               to.insert(to.end(), from.begin() + h * n, from.begin() + (h + 1) * n);
@@ -167,24 +171,25 @@ void Machine::judge_row(int r, const Row& row, const Model& model, int model_row
         }
       }
       JUDGE(at < got->layers.size() && got->layers[at] == want,
-            "row {} does not hold what it should in layer {} ({} .. {}, {} sinks; expected {} .. {}, {})", r, layer,
-            got->layers.at(at).begin, got->layers.at(at).end, got->layers.at(at).sinks, want.begin, want.end,
-            want.sinks);
+            "row {} does not hold what it should in layer {} ({} .. {}, {} sinks; expected {} .. {}, {})", r,
+            layer, got->layers.at(at).begin, got->layers.at(at).end, got->layers.at(at).sinks, want.begin,
+            want.end, want.sinks);
       at++;
     }
   }
   JUDGE(got->layers.size() == at && got->recurrent.size() == its.states.size(), "row {}: layers", r);
   for (std::size_t l = 0; l < its.states.size(); l++) {
     const RecurrentRecords& state = got->recurrent[l];
-    JUDGE(state.layer == world_->recurrent_layers[l] && hash_bits(state.state) == hash_bits(its.states[l].state) &&
+    JUDGE(state.layer == world_->recurrent_layers[l] &&
+              hash_bits(state.state) == hash_bits(its.states[l].state) &&
               hash_bits(state.tail) == hash_bits(its.states[l].tail),
           "row {}: the state of layer {} is not that of its tokens alone", r, state.layer);
   }
 }
 
 void Machine::judge_rest() const {
-  JUDGE(store_.live_rows() == model_.row_count() && rows_.size() == model_.rows().size(), "{} live rows, expected {}",
-        store_.live_rows(), model_.row_count());
+  JUDGE(store_.live_rows() == model_.row_count() && rows_.size() == model_.rows().size(),
+        "{} live rows, expected {}", store_.live_rows(), model_.row_count());
   for (int r = 0; r < model_.row_count(); r++) judge_row(r, rows_[static_cast<std::size_t>(r)], model_, r);
   for (std::size_t i = 0; i < held_.size(); i++) judge_read(*world_, held_[i], *model_.held[i]);
   judge_pools();
@@ -195,8 +200,8 @@ void Machine::judge_pools() const {
   JUDGE(s.ok(), "{}", s.message());
   std::size_t owned = 0, bytes = 0;
   const auto add = [&](const PoolUse& use, std::size_t page) {
-    JUDGE(use.owned + use.free == use.pages && use.peak <= use.pages, "pool: {} + {} of {}", use.owned, use.free,
-          use.pages);
+    JUDGE(use.owned + use.free == use.pages && use.peak <= use.pages, "pool: {} + {} of {}", use.owned,
+          use.free, use.pages);
     owned += static_cast<std::size_t>(use.owned) * page;
     bytes += use.bytes;
   };
@@ -214,25 +219,42 @@ void Machine::judge_pools() const {
   if (!held_.empty()) return;
   std::size_t referred = 0;
   for (const Row& row : rows_) referred += row.bytes();
-  JUDGE(rows_.size() > 1 ? owned <= referred : owned == referred, "{} bytes are owned, the rows refer to {}", owned,
-        referred);
+  JUDGE(rows_.size() > 1 ? owned <= referred : owned == referred, "{} bytes are owned, the rows refer to {}",
+        owned, referred);
 }
 
 // The row's history fed to a store of its own, in steps of another length: the same bytes, and by the table
 // of outputs the same bits.
 void Machine::alone(const Operation& op) const {
-  if (op.row >= model_.row_count()) return;
+  using Kind = Operation::Kind;
   const ModelRow& row = model_.row(op.row);
-  Setup setup = world_->setup;
-  setup.rows = 1;
-  setup.page_tokens = 1;
-  setup.step_tokens = std::max(1, op.value);
-  setup.recurrent = Recurrent::kNone;  // judged by its own model already
-  World other(setup);
-  // (its outputs are compared below through this world's table)
-  Machine machine(other);
-  machine.world_ = world_;
-  (void)row;
+  Machine machine(world_->alone());
+  machine.apply({.kind = Kind::kNewRow});
+  const bool converted = !row.groups[0].early && world_->setup.delayed;
+  const int at = row.groups[0].converted_at;
+  for (int fed = 0; fed < row.length();) {
+    int n = std::min(op.value, row.length() - fed);
+    // By policy it happens by itself, else by call.
+    if (converted && machine.model_.row(0).groups[0].early && at != *world_->setup.delayed) {
+      if (fed == at) machine.apply({.kind = Kind::kConvert});
+      if (fed < at) n = std::min(n, at - fed);
+    }
+    Part part;
+    for (int i = 0; i < n; i++) {
+      part.ids.push_back(row.ids[static_cast<std::size_t>(fed + i)]);
+      part.path.push_back(i);
+    }
+    Operation step{.kind = Kind::kStep};
+    step.parts.push_back(std::move(part));
+    machine.apply(step);
+    fed += n;
+  }
+  if (converted && machine.model_.row(0).groups[0].early) machine.apply({.kind = Kind::kConvert});
+  machine.judge_row(op.row, machine.rows_[0], machine.model_, 0);
+  for (std::size_t l = 0; l < row.states.size(); l++)
+    JUDGE(row.states[l].state == machine.model_.row(0).states[l].state, "row {} alone: another state",
+          op.row);
+  machine.finish();
 }
 
 void Machine::finish() {
@@ -241,7 +263,8 @@ void Machine::finish() {
   model_ = Model(*world_);
   judge_rest();
   for (int g = 0; g < world_->plan.group_count(); g++)
-    JUDGE(store_.pool_use(g).owned == 0 && store_.delayed_pool_use(g).owned == 0, "pages of group {} stay owned", g);
+    JUDGE(store_.pool_use(g).owned == 0 && store_.delayed_pool_use(g).owned == 0,
+          "pages of group {} stay owned", g);
   for (int g = 0; g < world_->plan.recurrent_count(); g++)
     JUDGE(store_.state_pool_use(g).owned == 0, "states of recurrent group {} stay owned", g);
 }

@@ -143,7 +143,8 @@ bool Machine::step(const Operation& op, const std::vector<Expected>* expected) {
   }
   Result<Step> step = store_.begin(asked);
   if (judged) {
-    JUDGE(preview->status.code() == step.status().code() && preview->status.message() == step.status().message(),
+    JUDGE(preview->status.code() == step.status().code() &&
+              preview->status.message() == step.status().message(),
           "peek says '{}', begin '{}'", preview->status.message(), step.status().message());
     judge_preview(op, asked, step, before);
   }
@@ -158,8 +159,8 @@ bool Machine::step(const Operation& op, const std::vector<Expected>* expected) {
       JUDGE(preview->positions[i] == model_.row(p.row).length(), "peek: position {}", preview->positions[i]);
       JUDGE(p.length() <= preview->uncut[i] || model_.cut(p, 0) >= 0 || p.kind == Part::Kind::kBlock,
             "peek: {} tokens are not cut, but only {} would not be", p.length(), preview->uncut[i]);
-      JUDGE(p.length() > preview->uncut[i] || model_.cut(p, 0) <= 0, "peek: {} tokens are cut at {}", p.length(),
-            model_.cut(p, 0));
+      JUDGE(p.length() > preview->uncut[i] || model_.cut(p, 0) <= 0, "peek: {} tokens are cut at {}",
+            p.length(), model_.cut(p, 0));
     }
   }
   if (op.twice) {
@@ -218,8 +219,8 @@ void Machine::recur(Step& step, const Operation& op, bool judged) const {
     for (const Part& p : op.parts) {
       for (const int id : p.ids) {
         const RecurrentToken& t = world_->recurrent_token(layer, id);
-        for (const auto& [from, to] : {std::pair(&t.x, &x), {&t.q, &q}, {&t.k, &k}, {&t.v, &v}, {&t.g, &g},
-                                       {&t.beta, &beta}})
+        for (const auto& [from, to] :
+             {std::pair(&t.x, &x), {&t.q, &q}, {&t.k, &k}, {&t.v, &v}, {&t.g, &g}, {&t.beta, &beta}})
           to->insert(to->end(), from->begin(), from->end());
       }
     }
@@ -239,8 +240,9 @@ void Machine::recur(Step& step, const Operation& op, bool judged) const {
         model_.advance(states.back(), layer, p.ids[static_cast<std::size_t>(i)], &convolved, &outputs);
         JUDGE(std::memcmp(x.data() + at * convolved.size(), convolved.data(), 4 * convolved.size()) == 0,
               "convolve: layer {} token {} of row {}", layer, i, p.row);
-        JUDGE(std::memcmp(y.data() + at * outputs.size(), outputs.data(), 4 * shape.delta.value_floats()) == 0,
-              "advance: layer {} token {} of row {}", layer, i, p.row);
+        JUDGE(
+            std::memcmp(y.data() + at * outputs.size(), outputs.data(), 4 * shape.delta.value_floats()) == 0,
+            "advance: layer {} token {} of row {}", layer, i, p.row);
       }
     }
   }

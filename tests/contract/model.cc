@@ -33,8 +33,8 @@ std::string Operation::text() const {
 Model::Model(World& world) : world_(&world) {
   for (int g = 0; g < world.plan.group_count(); g++) {
     const AttentionGroup& group = world.plan.group(g);
-    oracles_.emplace_back(oracle::Lockstep::Shape{group.kv_heads, group.head_dim, group.value_dim}, group.window,
-                          group.sinks);
+    oracles_.emplace_back(oracle::Lockstep::Shape{group.kv_heads, group.head_dim, group.value_dim},
+                          group.window, group.sinks);
   }
 }
 
@@ -130,7 +130,9 @@ Sight Model::sight(const Part& part, int group, int i) const {
     } else {
       s.ids.push_back(part.ids[static_cast<std::size_t>(p - length)]);
     }
-    s.stages.push_back(at < 0 || i < at ? stage(part.row, group, p) : p < start ? Stage::kTwice : Stage::kFinal);
+    s.stages.push_back(at < 0 || i < at ? stage(part.row, group, p)
+                       : p < start      ? Stage::kTwice
+                                        : Stage::kFinal);
   }
   return s;
 }
@@ -184,8 +186,8 @@ void Model::apply(const Operation& op, const std::vector<Expected>& expected, bo
       }
       for (const int layer : world_->recurrent_layers) {
         const RecurrentShape& shape = world_->plan.recurrent(world_->plan.recurrent_of_layer(layer)).shape;
-        fresh.states.push_back({std::vector<float>(shape.delta.state_floats()),
-                                std::vector<float>(shape.conv.tail_floats())});
+        fresh.states.push_back(
+            {std::vector<float>(shape.delta.state_floats()), std::vector<float>(shape.conv.tail_floats())});
       }
       rows_.push_back(std::move(fresh));
       break;

@@ -27,11 +27,23 @@ struct Part {
 };
 
 struct Operation {
-  enum class Kind { kNothing, kNewRow, kFork, kDrop, kTruncate, kConvert, kStep, kAdopt, kCopy, kRelease, kAlone };
+  enum class Kind {
+    kNothing,
+    kNewRow,
+    kFork,
+    kDrop,
+    kTruncate,
+    kConvert,
+    kStep,
+    kAdopt,
+    kCopy,
+    kRelease,
+    kAlone
+  };
   enum class Ending { kResolve, kAbort, kDestroy };
   Kind kind = Kind::kNothing;
   int row = 0;
-  int value = 0;            // truncate: the length; adopt, copy: 1 through the other store; alone: step length
+  int value = 0;  // truncate: the length; adopt, copy: 1 through the other store; alone: step length
   std::vector<Part> parts;  // of a step
   Ending ending = Ending::kResolve;
   bool hold = false;   // keeps a read of the step

@@ -33,8 +33,8 @@ void begin(Lockstep& oracle, World& world, int layer, const Feed& feed) {
 }
 
 // The columns are those tokens as attention reads them.
-void judge_columns(World& world, int layer, const Kv& kv, std::span<const int> ids, std::span<const Stage> stages,
-                   int r) {
+void judge_columns(World& world, int layer, const Kv& kv, std::span<const int> ids,
+                   std::span<const Stage> stages, int r) {
   JUDGE(kv.columns() == static_cast<int>(ids.size()), "oracle: row {} holds {} columns, expected {}", r,
         kv.columns(), ids.size());
   for (std::size_t c = 0; c < ids.size(); c++) {
@@ -126,8 +126,8 @@ void Model::judge_rest() const {
             "oracle: row {} holds {} .. {} of {}", r, newest.begin, newest.end, length);
       std::vector<Stage> stages;
       for (int p = newest.begin; p < length; p++) stages.push_back(stage(r, g, p));
-      judge_columns(*world_, layer, newest.kv, std::span(row(r).ids).subspan(static_cast<std::size_t>(newest.begin)),
-                    stages, r);
+      judge_columns(*world_, layer, newest.kv,
+                    std::span(row(r).ids).subspan(static_cast<std::size_t>(newest.begin)), stages, r);
     }
   }
 }

@@ -36,7 +36,8 @@ StatePlan make_plan(const Setup& s, int page_tokens, int rollback) {
   StatePlan::Builder builder(limits);
   builder.page_tokens(page_tokens).attention(group);
   if (s.wide)
-    builder.attention({.layers = {1}, .head_dim = 16, .value_dim = 32, .keys = Codec::f16(), .values = Codec::bf16()});
+    builder.attention(
+        {.layers = {1}, .head_dim = 16, .value_dim = 32, .keys = Codec::f16(), .values = Codec::bf16()});
   if (s.recurrent != Recurrent::kNone) {
     RecurrentGroup r;
     r.layers = {2};
@@ -60,19 +61,23 @@ AttentionKernels make_kernels(const StatePlan& plan) {
 
 std::string Setup::text() const {
   return fmt::format(
-      "window {} sinks {} codecs {}/{} delayed {}:{} {}{}{}rows {} tokens {} step {} rollback {} tree {} verify {} "
+      "window {} sinks {} codecs {}/{} delayed {}:{} {}{}{}rows {} tokens {} step {} rollback {} tree {} "
+      "verify {} "
       "pages {}/{}",
       window, sinks, keys.to_string(), values.to_string(), delayed ? std::to_string(*delayed) : "no",
       early.to_string(), wide ? "wide " : "", logits ? "logits " : "",
-      recurrent == Recurrent::kNone ? "" : recurrent == Recurrent::kScalar ? "scalar " : "vector ", rows, tokens,
-      step_tokens, rollback, tree_nodes, verify_tokens, page_tokens, other_page_tokens);
+      recurrent == Recurrent::kNone     ? ""
+      : recurrent == Recurrent::kScalar ? "scalar "
+                                        : "vector ",
+      rows, tokens, step_tokens, rollback, tree_nodes, verify_tokens, page_tokens, other_page_tokens);
 }
 
-World::World(Setup s)
+World::World(Setup s, World* table)
     : setup(s),
       plan(make_plan(s, s.page_tokens, s.rollback)),
       other_plan(make_plan(s, s.other_page_tokens, s.rollback + 1)),
-      kernels(make_kernels(plan)) {
+      kernels(make_kernels(plan)),
+      table_(table != nullptr ? table : this) {
   for (int g = 0; g < plan.group_count(); g++) {
     for (const int layer : plan.group(g).layers) layers.push_back(layer);
     for (const Sharer& sharer : plan.group(g).sharers) layers.push_back(sharer.layer);
@@ -92,10 +97,21 @@ World& World::of(const Setup& setup) {
   return *world;
 }
 
+World& World::alone() {
+  if (!alone_) {
+    Setup one = setup;
+    one.rows = 1;
+    one.page_tokens = 16;
+    alone_ = std::make_unique<World>(one, this);
+  }
+  return *alone_;
+}
+
 const Stored& World::stored(int layer, bool key, Stage stage, int id) {
-  const std::uint64_t at =
-      ((static_cast<std::uint64_t>(id) * 64 + static_cast<unsigned>(layer)) * 4 + static_cast<unsigned>(stage)) * 2 +
-      (key ? 1 : 0);
+  const std::uint64_t at = ((static_cast<std::uint64_t>(id) * 64 + static_cast<unsigned>(layer)) * 4 +
+                            static_cast<unsigned>(stage)) *
+                               2 +
+                           (key ? 1 : 0);
   std::unique_ptr<Stored>& out = stored_[at];
   if (out) return *out;
   out = std::make_unique<Stored>();
@@ -120,7 +136,8 @@ const Stored& World::stored(int layer, bool key, Stage stage, int id) {
 }
 
 const RecurrentToken& World::recurrent_token(int layer, int id) {
-  std::unique_ptr<RecurrentToken>& out = tokens_[static_cast<std::uint64_t>(id) * 64 + static_cast<unsigned>(layer)];
+  std::unique_ptr<RecurrentToken>& out =
+      tokens_[static_cast<std::uint64_t>(id) * 64 + static_cast<unsigned>(layer)];
   if (out) return *out;
   const RecurrentShape& shape = plan.recurrent(plan.recurrent_of_layer(layer)).shape;
   out = std::make_unique<RecurrentToken>();
@@ -150,13 +167,15 @@ AttentionParams World::params(int layer) const {
 
 oracle::Hooks World::hooks(int group, bool early) const {
   const AttentionGroup& g = plan.group(group);
-  return early ? oracle::Hooks{oracle::attention_hook(g.delayed->keys), oracle::attention_hook(g.delayed->values)}
+  return early ? oracle::Hooks{oracle::attention_hook(g.delayed->keys),
+                               oracle::attention_hook(g.delayed->values)}
                : oracle::Hooks{oracle::attention_hook(g.keys), oracle::attention_hook(g.values)};
 }
 
 std::uint64_t& World::bits(std::uint64_t key) {
-  if (bits_.size() > 2'000'000) bits_.clear();  // of histories that only one program had, mostly
-  return bits_[key];
+  auto& bits = table_->bits_;
+  if (bits.size() > 2'000'000) bits.clear();  // of histories that only one program had, mostly
+  return bits[key];
 }
 
 }  // namespace windrow::contract

@@ -72,9 +72,12 @@ struct RecurrentToken {
 
 class World {
  public:
-  explicit World(Setup setup);
+  // `table`: whose table of outputs is used; null: its own.
+  explicit World(Setup setup, World* table = nullptr);
   // The one World of a setup.
   static World& of(const Setup& setup);
+  // A world for one row by itself: large pages, otherwise the same, with this one's table of outputs.
+  World& alone();
 
   Setup setup;
   StatePlan plan, other_plan;  // of equal signature, other limits and pages
@@ -96,6 +99,8 @@ class World {
   long programs = 0, operations = 0, steps = 0, queries = 0, repeated = 0;  // repeated: found in the table
 
  private:
+  World* table_;
+  std::unique_ptr<World> alone_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Stored>> stored_;
   std::unordered_map<std::uint64_t, std::unique_ptr<RecurrentToken>> tokens_;
   std::unordered_map<std::uint64_t, std::uint64_t> bits_;
