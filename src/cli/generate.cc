@@ -189,28 +189,25 @@ void add_generate(CLI::App& app, Run& run) {
   flags->run.add_model(*sub);
   flags->prompt.add(*sub, true);
   int_flag(*sub, "--max-tokens", &flags->max_tokens, 0, kManyTokens,
-           "most tokens to write, default 256; the model's longest context bounds it too");
-  float_flag(*sub, "--temperature", &s.temperature, 0, 100,
-             "0 (the default): always the most probable token");
-  int_flag(*sub, "--top-k", &s.top_k, 0, kManyTokens, "of the K most probable tokens; 0: all");
-  float_flag(*sub, "--top-p", &s.top_p, 0, 1, "of the most probable tokens that hold P together; 1: all");
-  float_flag(*sub, "--min-p", &s.min_p, 0, 1, "of tokens at least P times as probable as the best; 0: all");
-  float_flag(*sub, "--repetition-penalty", &s.repetition_penalty, 0.01f, 100,
+           "most tokens to write; the model's longest context bounds it too");
+  float_flag(*sub, "--temperature", &s.temperature, {0, 100}, "0: always the most probable token");
+  int_flag(*sub, "--top-k", &s.top_k, 0, kManyTokens, "choose among the N most probable tokens; 0: all");
+  float_flag(*sub, "--top-p", &s.top_p, {0, 1, true},
+             "choose among the most probable tokens that hold X together");
+  float_flag(*sub, "--min-p", &s.min_p, {0, 1, false, true},
+             "choose among tokens at least X times as probable as the best");
+  float_flag(*sub, "--repetition-penalty", &s.repetition_penalty, {0.01f, 100},
              "above 1: tokens seen before lose");
-  seed_flag(*sub, "--seed", &s.seed, "default 0; a seed gives the same tokens on any number of threads");
+  seed_flag(*sub, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
   flags->run.add_threads(*sub);
-  sub->add_flag("--ignore-eos", flags->ignore_eos, "go on when the model ends its text");
-  sub->add_flag("--echo", flags->echo, "print the prompt before the text");
-  sub->add_flag("--json", flags->json, "print one JSON object instead of the text");
-  sub->add_flag("--summary", flags->summary, "the whole summary, with its pictures, also off a terminal");
+  bool_flag(*sub, "--ignore-eos", &flags->ignore_eos, "go on when the model ends its text");
+  bool_flag(*sub, "--echo", &flags->echo, "print the prompt before the text");
+  bool_flag(*sub, "--json", &flags->json, "print one JSON object instead of the text");
+  bool_flag(*sub, "--summary", &flags->summary, "the whole summary, with its pictures, also off a terminal");
   flags->run.add_quiet(*sub);
-  sub->callback([flags, &run] {
-    if (flags->sampling.top_p == 0) usage_error("--top-p", "0 leaves no token, must be above 0");
-    if (flags->sampling.min_p == 1) usage_error("--min-p", "must be below 1");
-    run = [flags] { return generate(*flags); };
-  });
+  sub->callback([flags, &run] { run = [flags] { return generate(*flags); }; });
 }
 
 }  // namespace windrow::cli

@@ -24,7 +24,6 @@ constexpr std::size_t kMaxLogitsBytes = std::size_t{64} << 20;
 
 int logits(const LogitsFlags& flags) {
   flags.prompt.check();
-  if (flags.out.empty()) usage_error("--out", "is empty");
   const ModelInfo info = need(read_model_info(flags.run.model));
   const KvChoice kv = flags.kv.choose(info);
   const std::optional<Tokenizer> tokenizer = flags.run.load_tokenizer(flags.prompt.needs_tokenizer());
@@ -72,7 +71,7 @@ void add_logits(CLI::App& app, Run& run) {
   auto flags = std::make_shared<LogitsFlags>();
   flags->run.add_model(*sub);
   flags->prompt.add(*sub, false);
-  text_flag(*sub, "--out", &flags->out, "FILE",
+  path_flag(*sub, "--out", &flags->out, "FILE",
             "the safetensors file to write: tensor \"logits\", f32 [tokens, vocab]; it appears when complete")
       ->required();
   flags->kv.add(*sub);

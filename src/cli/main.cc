@@ -2,8 +2,9 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <sstream>
 
-#include "base/json.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -13,6 +14,27 @@ namespace {
 constexpr const char* kDescription =
     "Runs sliding-window language models over quantized, windowed state.\n"
     "Exit codes: 0 ok, 1 failure, 2 wrong usage, 130 interrupted.";
+
+// Descriptions broken at spaces: help fits a terminal of 80 columns.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kColumn); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text, line;
+    std::istringstream words(option->get_description());
+    for (std::string word; words >> word;) {
+      if (!line.empty() && line.size() + 1 + word.size() > kWidth - kColumn) {
+        text += line + "\n";
+        line.clear();
+      }
+      line += (line.empty() ? "" : " ") + word;
+    }
+    return text + line;
+  }
+
+ private:
+  static constexpr std::size_t kColumn = 28, kWidth = 80;
+};
 
 int fail(const Failure& failure, const std::string& command) {
   std::string line = "windrow: " + one_line(failure.message);
@@ -31,7 +53,7 @@ int run_program(int argc, char** argv) {
   CLI::App app(kDescription, "windrow");
   app.set_version_flag("--version", "windrow " WINDROW_VERSION);
   app.require_subcommand(1);
-  app.get_formatter()->column_width(30);
+  app.formatter(std::make_shared<HelpFormatter>());
   Run run;
   add_generate(app, run);
   add_logits(app, run);
@@ -47,8 +69,8 @@ int run_program(int argc, char** argv) {
     return run();
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) {
-      const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
-      return fail({kUsage, unknown ? quote(argv[1]) + " is no subcommand" : e.what()}, command());
+      const auto chosen = app.get_subcommands();
+      return fail({kUsage, explain(e, chosen.empty() ? app : *chosen[0], argc, argv)}, command());
     }
     try {
       write_stdout(e.get_name() == "CallForVersion" ? std::string(e.what()) + "\n" : help_text(app));

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "cli/program.h"
@@ -243,6 +244,26 @@ TEST(Cli, HelpAndVersionGoToStdoutAndEndWell) {
     EXPECT_EQ(end.code, 0);
     EXPECT_NE(end.out.find("--model"), std::string::npos);
     EXPECT_NE(run_program({"--help"}).out.find(sub), std::string::npos);
+  }
+}
+
+TEST(Cli, HelpFitsATerminalAndTellsTheRangeOfEveryNumber) {
+  for (const char* sub : {"generate", "logits", "plan"}) {
+    std::istringstream help(run_program({sub, "--help"}).out);
+    std::string all;
+    for (std::string line; std::getline(help, line);) {
+      EXPECT_LE(line.size(), 80u) << sub << ": " << line;
+      all += line.substr(std::min(line.find_first_not_of(' '), line.size())) + " ";
+    }
+    // An entry runs from its flag to the next one.
+    for (std::size_t at = all.find("--"), next = 0; at != std::string::npos; at = next) {
+      next = all.find(" --", at + 1);
+      const std::string entry = all.substr(at, next - at);
+      const std::size_t type = entry.find(' ') + 1;
+      if (entry[type] != 'N' && entry[type] != 'X') continue;
+      EXPECT_TRUE(entry.find("(from ") != entry.npos || entry.find("(above ") != entry.npos) << entry;
+      EXPECT_NE(entry.find("default ") != entry.npos, entry.find("REQUIRED") != entry.npos) << entry;
+    }
   }
 }
 
