@@ -127,6 +127,22 @@ TEST(CliGenerate, TheSummaryStandsOnStderrWithTheRing) {
   EXPECT_EQ(end.err.find('\x1b'), std::string::npos) << "no colours off a terminal";
 }
 
+TEST(CliGenerate, TheSummaryComparesWithBf16OnlyWhatIsNotBf16) {
+  const auto err = [](std::vector<std::string> more) {
+    std::vector<std::string> args = {"generate", "--model",      kStoryteller, "--prompt",
+                                     "a",        "--max-tokens", "3"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_program(on_one_thread(args)).err;
+  };
+  EXPECT_NE(err({}).find("state of 4 positions: 96.0 KiB as bf16, 96.0 KiB as bf16 without windows\n"),
+            std::string::npos);
+  EXPECT_NE(err({"--kv-keys", "q8"}).find(" as q8:64/bf16, 96.0 KiB as bf16, 96.0 KiB as bf16 without"),
+            std::string::npos);
+  const std::string whole = err({"--summary"});
+  EXPECT_NE(whole.find("    bf16     "), std::string::npos);
+  EXPECT_EQ(whole.find("    bf16     "), whole.rfind("    bf16     ")) << whole;
+}
+
 TEST(CliGenerate, PromptFilesAreReadAsTheyAre) {
   const TempFolder dir;
   dir.write("prompt.txt", "Alice said to the Wizard:");
