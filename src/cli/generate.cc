@@ -71,6 +71,10 @@ class Writer {
     flush_stdout();
   }
 
+  void end_line() {
+    if (!failure_ && count_ > 0) print("\n");
+  }
+
   const std::string& text() const { return text_; }
   bool has_text() const { return decoder_.has_value(); }
 
@@ -157,8 +161,13 @@ int generate(const GenerateFlags& flags) {
   };
   options.on_token = [&](std::int32_t id) { return writer.push(id); };
   catch_interrupt();
-  const Generation g = need(generator.generate(prompt, options));
+  Result<Generation> result = generator.generate(prompt, options);
   bar.clear();
+  if (!result.ok()) {
+    writer.end_line();  // the error stands on a line of its own
+    need(result.status());
+  }
+  const Generation g = std::move(*result);
   writer.finish();
 
   if (flags.json) {

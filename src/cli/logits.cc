@@ -1,6 +1,7 @@
 // windrow logits: the logits of every token of a prompt, in a safetensors file.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 
 #include "cli/model_flags.h"
@@ -21,6 +22,18 @@ struct LogitsFlags {
 // A step's logits are held in memory before they are written. A chunk that would need more than
 // this is cut: results do not depend on how tokens are cut into steps.
 constexpr std::size_t kMaxLogitsBytes = std::size_t{64} << 20;
+
+// As generate does: a model whose numbers break is told, not passed on.
+void check_finite(std::span<const float> logits, std::size_t vocab, std::size_t position) {
+  for (std::size_t i = 0; i < logits.size(); i++) {
+    if (std::isfinite(logits[i])) continue;
+    throw Failure{
+        kFailure,
+        fmt::format("the logits of position {} are not finite (id {}: {}): the model's weights hold "
+                    "NaN or infinities, or its numbers exceed f32",
+                    position + i / vocab, i % vocab, std::isnan(logits[i]) ? "NaN" : "inf")};
+  }
+}
 
 int logits(const LogitsFlags& flags) {
   flags.prompt.check();
@@ -56,6 +69,7 @@ int logits(const LogitsFlags& flags) {
     const std::span<float> part = std::span(values).first(n * vocab);
     need(runner.forward(step, std::span(ids).subspan(done, n), std::span(wanted).first(n), part));
     need(step.resolve());
+    check_finite(part, vocab, done);
     need(file.append(std::as_bytes(part)));
     done += n;
     bar.update(static_cast<double>(done), static_cast<double>(ids.size()));
