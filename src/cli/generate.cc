@@ -1,12 +1,11 @@
 // windrow generate: a prompt in, text out.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/summary.h"
@@ -29,16 +28,6 @@ struct GenerateFlags {
   bool summary = false;
 };
 
-std::atomic<bool> interrupted{false};
-
-// The first Ctrl-C asks generation to end after its step, the second ends the program.
-void catch_interrupt() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted.store(true); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-}
-
 // Turns ids into what stands on stdout: text, or ids joined by commas in a folder without tokenizer.
 class Writer {
  public:
@@ -49,19 +38,21 @@ class Writer {
     decoder_.emplace(*tokenizer);
     std::string before;
     for (const std::int32_t id : prompt) before += need(decoder_->push(id));
-    if (echo) print(before);
+    if (echo) echo_ = std::move(before);
+  }
+
+  // The prompt, if it is to be shown. After prefill: its bar would wipe a line of it from a terminal.
+  void begin() {
+    keep_failure([&] { print(echo_); });
   }
 
   // False, with the failure kept, when it could not be written.
   bool push(std::int32_t id) {
-    try {
+    keep_failure([&] {
       put(decoder_ ? need(decoder_->push(id)) : fmt::format("{}{}", count_ > 0 ? "," : "", id));
       count_++;
-      return true;
-    } catch (const Failure& f) {
-      failure_ = f;
-      return false;
-    }
+    });
+    return !failure_;
   }
 
   void finish() {
@@ -79,6 +70,15 @@ class Writer {
   bool has_text() const { return decoder_.has_value(); }
 
  private:
+  // The engine's callbacks must not throw.
+  template <class F>
+  void keep_failure(const F& f) {
+    try {
+      if (!failure_) f();
+    } catch (const Failure& failure) {
+      failure_ = failure;
+    }
+  }
   void put(const std::string& piece) {
     text_ += piece;
     print(piece);
@@ -93,7 +93,7 @@ class Writer {
   std::size_t count_ = 0;
   std::optional<Tokenizer::Decoder> decoder_;
   std::optional<Failure> failure_;
-  std::string text_;
+  std::string text_, echo_;
 };
 
 Json state_json(const StatePlan& plan) {
@@ -154,10 +154,12 @@ int generate(const GenerateFlags& flags) {
   options.prefill_chunk = flags.run.prefill_chunk;
   options.sampling = flags.sampling;
   if (!flags.ignore_eos) options.stop_ids = info.eos_ids;
-  options.cancel = &interrupted;
+  options.cancel = &interrupted();
   options.on_prefill = [&](int done, int total) {
     bar.update(done, total);
-    if (done == total) bar.clear();
+    if (done < total) return;
+    bar.clear();
+    writer.begin();
   };
   options.on_token = [&](std::int32_t id) { return writer.push(id); };
   catch_interrupt();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "io/tensor_stream.h"
@@ -55,6 +56,7 @@ int logits(const LogitsFlags& flags) {
   StateStore store = need(StateStore::create(plan));
   Runner runner = need(Runner::create(model, plan, pool));
   Row row = need(store.new_row());
+  catch_interrupt();  // a file that is begun is also removed
   TensorStream file = need(TensorStream::create(flags.out, "logits", DType::kF32, {ids.size(), vocab}));
 
   ProgressBar bar("logits", flags.run.progress());
@@ -62,6 +64,7 @@ int logits(const LogitsFlags& flags) {
   std::vector<std::int32_t> wanted(chunk);
   for (std::size_t i = 0; i < chunk; i++) wanted[i] = static_cast<std::int32_t>(i);
   for (std::size_t done = 0; done < ids.size();) {
+    if (interrupted()) throw Failure{kInterrupted, "interrupted, " + flags.out + " is not written"};
     const std::size_t n = std::min(chunk, ids.size() - done);
     Row* const rows[] = {&row};
     const int lengths[] = {static_cast<int>(n)};

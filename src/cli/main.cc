@@ -1,4 +1,6 @@
 // windrow: runs sliding-window models over page-ring state. One file per subcommand.
+#include <fcntl.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -89,7 +91,19 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace windrow::cli
 
+// A standard stream that was closed must not become the next file that is opened (messages would end up in
+// it): its place is taken by one that refuses what the stream is for.
+void hold_standard_streams() {
+  for (int fd = 0; fd <= 2; fd++) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);  // takes the lowest free number: fd
+  }
+}
+
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout is a write error, told and counted as one
+  hold_standard_streams();
+  // A closed stdout and a file beyond the system's limit are write errors, told and counted as such.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   return windrow::cli::run_program(argc, argv);
 }

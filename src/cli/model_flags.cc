@@ -105,11 +105,17 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
   if (tokenizer != nullptr && needs_tokenizer()) {
     const bool from_file = text_option->count() == 0;
     flag = from_file ? "--prompt-file" : "--prompt";
+    // What a file holds is no wrong usage.
+    const auto refuse = [&](const std::string& what) {
+      if (from_file) throw Failure{kFailure, (file == "-" ? "stdin" : file) + ": " + what};
+      usage_error(flag, what);
+    };
     const std::string content = from_file ? read_prompt(file) : text;
+    if (content.empty()) refuse("is empty");
     Result<std::vector<std::int32_t>> encoded = tokenizer->encode(content);
-    if (!encoded.ok()) usage_error(flag, encoded.status().message());
+    if (!encoded.ok()) refuse(encoded.status().message());
     prompt = std::move(*encoded);
-    if (prompt.empty()) usage_error(flag, "the prompt has no tokens");
+    if (prompt.empty()) refuse("the prompt has no tokens");
   }
   for (std::size_t i = 0; i < prompt.size(); i++) {
     if (prompt[i] >= info.vocab_size) {

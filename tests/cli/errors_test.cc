@@ -187,9 +187,9 @@ TEST(CliErrors, PromptsLongerThanTheModelAreRefused) {
 
 TEST(CliErrors, AFullDiskAndAnInvalidTextOnStdinAreFailures) {
   const TempFolder dir;
-  const Ended full = wait_program(
-      dir,
-      start_program(dir, {"generate", "--model", kTiny, "--ids", "1", "--max-tokens", "3"}, "", "/dev/full"));
+  const Ended full =
+      wait_program(dir, start_program(dir, {"generate", "--model", kTiny, "--ids", "1", "--max-tokens", "3"},
+                                      "", {.in = "", .out = "/dev/full", .err = ""}));
   EXPECT_EQ(full.code, 1);
   EXPECT_EQ(full.err, "windrow: stdout: No space left on device\n");
   const Ended text = run_program({"tokenize", "--model", kStoryteller}, "ab\xc3");
