@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <sstream>
 
 #include "cli/command.h"
@@ -83,6 +84,8 @@ int run_program(int argc, char** argv) {
     return kSuccess;
   } catch (const Failure& failure) {
     return fail(failure, command());
+  } catch (const std::bad_alloc&) {
+    return fail({kFailure, "out of memory"}, command());
   } catch (const std::exception& e) {
     return fail({kFailure, e.what()}, command());
   }

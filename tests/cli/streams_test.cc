@@ -15,6 +15,14 @@ using namespace windrow::testing;  // NOLINT
 const std::string kStoryteller = WINDROW_MODELS "/storyteller";
 const std::string kTiny = WINDROW_TEST_DATA "/hf/gemma3";
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // A pipe with a name, held open at both ends, so that nobody who opens it waits.
 class Fifo {
  public:
@@ -38,6 +46,21 @@ class Fifo {
 
  private:
   int fd_;
+};
+
+// A limit of the system in force while a program is started.
+class Limited {
+ public:
+  Limited(int resource, rlim_t limit) : resource_(resource) {
+    getrlimit(resource_, &before_);
+    const rlimit small = {limit, before_.rlim_max};
+    setrlimit(resource_, &small);
+  }
+  ~Limited() { setrlimit(resource_, &before_); }
+
+ private:
+  int resource_;
+  rlimit before_ = {};
 };
 
 TEST(CliStreams, APipeInPlaceOfAModelFileIsRefusedWithoutWaiting) {
@@ -95,18 +118,31 @@ TEST(CliStreams, MessagesForAClosedStderrDoNotEndInTheOutput) {
 
 TEST(CliStreams, AnOutputThatDoesNotFitLeavesNothing) {
   const TempFolder dir;
-  rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit small = {4096, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
   const TempFolder streams;
-  const pid_t pid = start_program(streams, {"logits", "--model", kTiny, "--ids", "1,2,3,4,5,6,7,8", "--out",
-                                            dir.path("logits"), "--threads", "1"});
-  setrlimit(RLIMIT_FSIZE, &before);
+  pid_t pid = -1;
+  {
+    const Limited limited(RLIMIT_FSIZE, 4096);
+    pid = start_program(streams, {"logits", "--model", kTiny, "--ids", "1,2,3,4,5,6,7,8", "--out",
+                                  dir.path("logits"), "--threads", "1"});
+  }
   const Ended end = wait_program(streams, pid);
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(end.err, "windrow: " + dir.path("logits") + ": cannot write: File too large\n");
   EXPECT_EQ(dir.entries(), 0);
+}
+
+TEST(CliStreams, MemoryThatEndsIsSaidInWords) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers map more than any limit";
+  const TempFolder dir;
+  pid_t pid = -1;
+  {
+    const Limited limited(RLIMIT_AS, rlim_t{100} << 20);
+    pid = start_program(dir, {"tokenize", "--model", kStoryteller}, "",
+                        {.in = "/dev/zero", .out = "", .err = ""});
+  }
+  const Ended end = wait_program(dir, pid);
+  EXPECT_EQ(end.code, 1);
+  EXPECT_EQ(end.err, "windrow: out of memory\n");
 }
 
 TEST(CliStreams, DevicesAndLinksToThemAreNoPlaceForAFile) {
