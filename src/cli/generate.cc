@@ -63,7 +63,7 @@ class Writer {
   }
 
   void end_line() {
-    if (!failure_ && count_ > 0) print("\n");
+    if (!failure_ && printed_) print("\n");
   }
 
   const std::string& text() const { return text_; }
@@ -85,11 +85,13 @@ class Writer {
   }
   void print(const std::string& piece) {
     if (silent_ || piece.empty()) return;
+    printed_ = true;
     write_stdout(piece);
     flush_stdout();
   }
 
   bool silent_;
+  bool printed_ = false;
   std::size_t count_ = 0;
   std::optional<Tokenizer::Decoder> decoder_;
   std::optional<Failure> failure_;
