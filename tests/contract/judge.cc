@@ -150,7 +150,8 @@ void Machine::judge_row(int r, const Row& row, const Model& model, int model_row
     JUDGE(row.converted(g) == !its.groups[static_cast<std::size_t>(g)].early, "row {} converted: {}", r,
           row.converted(g));
     for (const int layer : group.layers) {
-      LayerRecords want{.layer = layer};
+      LayerRecords want;
+      want.layer = layer;
       want.begin = model.extract_begin(model_row, g);
       want.end = its.length();
       want.sinks = want.begin == 0 ? 0 : group.sinks;
