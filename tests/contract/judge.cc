@@ -20,7 +20,7 @@ void judge_record(const SideLayout& side, const std::byte* block, int slot, cons
 
 // Of everything that the output may depend on.
 std::uint64_t sight_key(int layer, int id, const Sight& s) {
-  std::uint64_t key = mix(static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(id));
+  std::uint64_t key = mix(mix(1, static_cast<std::uint64_t>(layer)), static_cast<std::uint64_t>(id));
   key = mix(mix(key, static_cast<std::uint64_t>(s.begin)), static_cast<std::uint64_t>(s.end));
   for (std::size_t i = 0; i < s.positions.size(); i++) {
     key = mix(key, static_cast<std::uint64_t>(s.positions[i]));
