@@ -176,7 +176,10 @@ Status Opening::check_pools() const {
     std::int32_t taken[kStorages];
     count(g, taken);
     for (int storage = 0; storage < kStorages; storage++) {
-      if (taken[storage] == 0 || taken[storage] <= store_.pool(storage, g).free_pages()) continue;
+      if (store_.pool(storage, g).has_free(taken[storage])) continue;
+      // All retired lists have given back their pages now, so fewer tails may be shared.
+      count(g, taken);
+      if (store_.pool(storage, g).has_free(taken[storage])) continue;
       const PoolUse use = store_.pool(storage, g).use();
       return Status(
           StatusCode::kResourceExhausted,
@@ -190,9 +193,9 @@ Status Opening::check_pools() const {
     records += part.recorded ? 1 : 0;
   }
   for (int g = 0; g < store_.recurrent_groups(); g++) {
-    const PagePool& pool = store_.states[static_cast<std::size_t>(g)];
-    const PagePool& record = store_.records[static_cast<std::size_t>(g)];
-    if (states > pool.free_pages() || records > record.free_pages()) {
+    PagePool& pool = store_.states[static_cast<std::size_t>(g)];
+    PagePool& record = store_.records[static_cast<std::size_t>(g)];
+    if (!pool.has_free(states) || !record.has_free(records)) {
       return Status(StatusCode::kResourceExhausted,
                     fmt::format("begin: the step needs {} states and {} records of recurrent group {}, free "
                                 "are {} and {}",

@@ -13,9 +13,7 @@ PageList* PageList::make(std::int32_t capacity) {
 }
 
 void unref(PagePool& pool, PageList* list) noexcept {
-  if (list == nullptr || --list->refs > 0) return;
-  for (const PageId page : list->pages) pool.unref(page);
-  delete list;
+  if (list != nullptr && --list->refs == 0) pool.retire(list);
 }
 
 void PageTable::own(PagePool& pool) noexcept {

@@ -67,8 +67,8 @@ struct StateStore::Impl {
 
   // In poison mode fills the slots of the table's own pages that hold nothing promised.
   void poison(int g, const PageTable& table, std::int32_t length) const;
-  Status check() const;  // lock held
-  Status check_if_poison() const { return options.poison ? check() : Status(); }
+  Status check();  // lock held
+  Status check_if_poison() { return options.poison ? check() : Status(); }
 };
 
 struct Row::Impl {
