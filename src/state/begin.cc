@@ -42,15 +42,17 @@ class ViewBuilder {
 
   void prepare() {
     std::size_t fresh = 0, targets = 0, crossings = 0;
-    for (const Opening::Part& part : opening_.parts()) {
+    for (std::size_t r = 0; r < opening_.parts().size(); r++) {
+      const Opening::Part& part = opening_.parts()[r];
+      const Opening::Need& need = opening_.need(view_.group, r);
       PageTable& table = part.row->tables[static_cast<std::size_t>(view_.group)];
       const TableShape& shape = store_.table(table.storage, view_.group);
       table.ensure_spare(shape);
-      const std::int32_t cut = opening_.cut(part, view_.group);
-      // One page more than all tokens together need covers a cut inside a page.
-      fresh += static_cast<std::size_t>(fresh_pages(shape, part.length(), part.tokens) + (cut < 0 ? 0 : 1));
-      if (part.tree) targets += static_cast<std::size_t>(fresh_pages(shape, part.length(), part.depth));
-      crossings += cut < 0 ? 0 : 1;
+      fresh += static_cast<std::size_t>(need.fresh);
+      targets += static_cast<std::size_t>(need.target);
+      if (need.cut < 0) continue;
+      crossings++;
+      fresh += static_cast<std::size_t>(fresh_pages(shape, part.length() + need.cut, part.tokens - need.cut));
     }
     const std::size_t rows = opening_.parts().size(), tokens = view_.shape->positions.size();
     view_.rows.reserve(rows + crossings);
@@ -74,21 +76,18 @@ class ViewBuilder {
     std::size_t crossing = 0;
     view_.row_offsets.push_back(0);
     view_.target_offsets.push_back(0);
-    for (const Opening::Part& part : opening_.parts()) {
+    for (std::size_t r = 0; r < opening_.parts().size(); r++) {
+      const Opening::Part& part = opening_.parts()[r];
+      const Opening::Need& need = opening_.need(view_.group, r);
       PageTable& table = part.row->tables[static_cast<std::size_t>(view_.group)];
-      const std::int32_t cut = opening_.cut(part, view_.group);
       view_.first_of.push_back(view_.rows.size());
       see(part);
-      if (cut < 0) {
-        add(table, part.length(), part.tokens);
+      if (need.cut < 0) {
+        add(table, part.length(), part.tokens, need.fresh, need.own_tail);
       } else {
-        cross(part, table, cut, view_.crossings[crossing++]);
+        cross(part, table, need, view_.crossings[crossing++]);
       }
-      if (part.tree) {
-        const TableShape& shape = store_.table(table.storage, view_.group);
-        for (std::int32_t i = fresh_pages(shape, part.length(), part.depth); i > 0; i--)
-          view_.targets.push_back(pool(table.storage).take());
-      }
+      for (std::int32_t i = 0; i < need.target; i++) view_.targets.push_back(pool(table.storage).take());
       view_.target_offsets.push_back(view_.targets.size());
     }
     view_.first_of.push_back(view_.rows.size());
@@ -119,8 +118,10 @@ class ViewBuilder {
     }
   }
 
-  // A row of the view: `tokens` tokens behind the `length` positions of a table.
-  void add(const PageTable& table, std::int32_t length, std::int32_t tokens) {
+  // A row of the view: `tokens` tokens behind the `length` positions of a table, in `fresh` pages of which
+  // the first may be the table's own tail.
+  void add(const PageTable& table, std::int32_t length, std::int32_t tokens, std::int32_t fresh,
+           bool own_tail) {
     const TableShape& shape = store_.table(table.storage, view_.group);
     KvRead::Row row;
     row.length = length;
@@ -130,11 +131,10 @@ class ViewBuilder {
     row.table_size = static_cast<std::int32_t>(table.list->pages.size());
     row.fresh = view_.fresh.data() + view_.fresh.size();
     row.fresh_first = tokens == 0 ? shape.page_end(length) : shape.page_of(length);
-    row.fresh_size = fresh_pages(shape, length, tokens);
-    const bool own = tokens > 0 && tail_is_own(shape, pool(table.storage), table, length);
+    row.fresh_size = fresh;
     for (std::int32_t i = 0; i < row.fresh_size; i++) {
       PageId page = kNoPage;
-      if (i == 0 && own) {
+      if (i == 0 && own_tail) {
         page = table.at(shape, row.fresh_first);
         pool(table.storage).ref(page);
       } else {
@@ -155,8 +155,10 @@ class ViewBuilder {
   }
 
   // A row that passes into the final codecs after `cut` tokens.
-  void cross(const Opening::Part& part, PageTable& table, std::int32_t cut, GroupView::Crossing& crossing) {
-    add(table, part.length(), cut);
+  void cross(const Opening::Part& part, const PageTable& table, const Opening::Need& need,
+             GroupView::Crossing& crossing) {
+    const std::int32_t cut = need.cut;
+    add(table, part.length(), cut, need.fresh, need.own_tail);
     crossing.source = view_.rows.back();
     crossing.row = view_.rows.size();
     crossing.from = opening_.converted_from(part, view_.group);
@@ -175,7 +177,8 @@ class ViewBuilder {
       for (std::int32_t i = 0; i < part.tokens - cut; i++)
         view_.parents[at + static_cast<std::size_t>(i)] = i - 1;
     }
-    add(next, start, part.tokens - cut);
+    add(next, start, part.tokens - cut, fresh_pages(shape, start, part.tokens - cut),
+        shape.in_page(start) != 0);
   }
 
   StateStore::Impl& store_;

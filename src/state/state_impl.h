@@ -82,6 +82,7 @@ struct Row::Impl {
   std::vector<PageId> states;     // of each recurrent group; kNoPage: nothing was fed yet
   std::int32_t length = 0;
   bool in_step = false;
+  bool seen = false;     // scratch of begin's search for a row that stands twice
   bool counted = false;  // among the store's live rows
 
   int minimum_length() const;
