@@ -188,8 +188,8 @@ Status Opening::check_pools() const {
       const PoolUse use = store_.pool(storage, g).use();
       return Status(
           StatusCode::kResourceExhausted,
-          fmt::format("begin: the step needs {} pages of group {}{}: no free page but {} among its {}",
-                      taken[storage], g, storage == kEarly ? " (delayed codecs)" : "", use.free, use.pages));
+          fmt::format("begin: the step needs {} pages of group {}{}, free are {} of {}", taken[storage], g,
+                      storage == kEarly ? " (delayed codecs)" : "", use.free, use.pages));
     }
   }
   std::int32_t states = 0, records = 0;

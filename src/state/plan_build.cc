@@ -154,10 +154,10 @@ Result<RecurrentBytes> size_recurrent(const Limits& l, const RecurrentGroup& g, 
 std::string window_text(int window) { return window == kFullWindow ? "full" : std::to_string(window); }
 
 std::string group_signature(const AttentionGroup& g) {
-  std::string text =
-      fmt::format("[layers={} window={} sinks={} kv_heads={} head_dim={} value_dim={} keys={} values={}",
-                  fmt::join(g.layers, ","), window_text(g.window), g.sinks, g.kv_heads, g.head_dim,
-                  g.value_dim, g.keys.to_string(), g.values.to_string());
+  std::string text = fmt::format(
+      "[layers={} window={}{} kv_heads={} head_dim={} value_dim={} keys={} values={}",
+      fmt::join(g.layers, ","), window_text(g.window), g.sinks > 0 ? fmt::format(" sinks={}", g.sinks) : "",
+      g.kv_heads, g.head_dim, g.value_dim, g.keys.to_string(), g.values.to_string());
   if (g.delayed) {
     text += fmt::format(" delayed={}:{}:{}",
                         g.delayed->start == Delayed::kOnlyByCall ? "call" : std::to_string(g.delayed->start),

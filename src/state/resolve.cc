@@ -71,11 +71,10 @@ Status Step::Impl::check_keep(std::size_t r, const Keep& keep) const {
   return Status();
 }
 
-void Step::Impl::take_path(std::size_t r, const Keep& keep) noexcept {
+void Step::Impl::take_path(const Keep& keep) noexcept {
   path.clear();  // its capacity is the longest row's
   for (int i = 0; i < keep.count; i++)
     path.push_back(keep.path.empty() ? i : keep.path[static_cast<std::size_t>(i)]);
-  assert(path.size() <= static_cast<std::size_t>(row_tokens(r)));
 }
 
 Status Step::resolve(std::span<const Keep> keep) try {
@@ -97,7 +96,7 @@ Status Step::resolve(std::span<const Keep> keep) try {
       if (view.use_count() == 1) view->release_lists();
     }
     for (std::size_t r = 0; r < keep.size(); r++) {
-      impl_->take_path(r, keep[r]);
+      impl_->take_path(keep[r]);
       if (!impl_->path.empty()) impl_->publish(r);
     }
   }

@@ -157,8 +157,8 @@ struct Step::Impl {
   int row_tokens(std::size_t r) const { return shape->row_offsets[r + 1] - shape->row_offsets[r]; }
   Status check_layers() const;
   Status check_keep(std::size_t r, const Keep& keep) const;
-  // Fills `path` with row r's kept slots.
-  void take_path(std::size_t r, const Keep& keep) noexcept;
+  // Fills `path` with a row's kept slots.
+  void take_path(const Keep& keep) noexcept;
   // Moves a row forward by the slots in `path`. Lock held; allocates nothing.
   void publish(std::size_t r) noexcept;
   void publish_group(std::size_t r, int g) noexcept;

@@ -103,8 +103,9 @@ TEST(StatePlan, RefusalsNameTheObjectAndTheNumbers) {
   EXPECT_EQ(error({.tokens = -1}, {full()}), "state plan: tokens is -1, allowed are 1 to 1073741824");
   EXPECT_EQ(error({.step_tokens = 0}, {full()}), "state plan: step_tokens is 0, allowed are 1 to 1073741824");
   EXPECT_EQ(error({.rollback = -2}, {full()}), "state plan: rollback is -2, allowed are 0 to 1073741824");
-  EXPECT_EQ(error({}, {full()}, 48), "state plan: page_tokens is 48, allowed are 16, 32, 64, 128 and 256");
-  EXPECT_EQ(error({}, {full(), full()}), "state plan: layer 3 stands in group 0 and in group 1");
+  EXPECT_EQ(error({}, {full()}, 48),
+            "state plan: page_tokens is 48, allowed are the powers of two from 1 to 256");
+  EXPECT_EQ(error({}, {full(), full()}), "state plan: layer 3 stands twice in the plan, first in group 0");
   AttentionGroup g = full();
   g.layers = {};
   EXPECT_EQ(error({}, {g}), "state plan: group 0 has no layers");
@@ -133,7 +134,7 @@ TEST(StatePlan, SignatureSaysWhatBytesMeanAndNotHowManyThereAre) {
   const std::string base = signature({}, sliding());
   EXPECT_EQ(
       base,
-      "windrow-state/1 [layers=0,1,2 window=64 kv_heads=2 head_dim=64 value_dim=64 keys=q4:64 values=q8:64]");
+      "windrow-state/2 [layers=0,1,2 window=64 kv_heads=2 head_dim=64 value_dim=64 keys=q4:64 values=q8:64]");
   EXPECT_EQ(signature({.rows = 9, .tokens = 77}, sliding()), base);
   EXPECT_NE(signature({}, sliding(63)), base);
   AttentionGroup g = sliding();

@@ -12,9 +12,9 @@
 
 #include "base/float16.h"
 #include "io/safetensors.h"
+#include "support/simd_targets.h"
 #include "windrow/causal_conv.h"
 #include "windrow/gated_delta.h"
-#include "support/simd_targets.h"
 
 namespace windrow {
 namespace {

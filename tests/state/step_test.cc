@@ -274,7 +274,7 @@ TEST(StateShortage, BeginIsAllOrNothing) {
   Status s;
   while ((s = feed(10)).ok()) length += 10;
   EXPECT_EQ(s.code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(s.message().find("no free page among the 10 of group 1"), std::string::npos) << s.message();
+  EXPECT_NE(s.message().find("pages of group 1, free are 0 of 10"), std::string::npos) << s.message();
   EXPECT_EQ(a.length(), length);
   EXPECT_GE(2 * length, 64);
   for (int g = 0; g < 2; g++)

@@ -1,0 +1,16 @@
+// operator new that fails on demand: this program replaces the global one (failing_new.cc).
+#pragma once
+
+#include <cstddef>
+
+namespace windrow::testing {
+
+// From here on the n-th allocation from now (0: the next) throws bad_alloc, once. Per process; the tests
+// run on one thread.
+void fail_allocation(long n);
+// Ends that; whether the failure happened.
+bool stop_failing();
+// Allocations that were not freed yet.
+long live_allocations();
+
+}  // namespace windrow::testing
