@@ -78,8 +78,8 @@ WINDROW_API Result<std::vector<LayerRecords>> records_from_mlx(const MlxBatchCac
                                                                const AttentionGroup& group, int layer);
 
 // What StateStore::adopt takes: the layers in the plan's order, under its signature. Every attention layer
-// once, all of one length; recurrent states likewise (none may be left out unless all are: then they are
-// zero, as those of a row that was never fed).
+// once, all of one length, and every recurrent one; recurrent states of an empty row are zero and may be
+// left out together.
 WINDROW_API Result<RowRecords> row_from_layers(const StatePlan& plan, std::vector<LayerRecords> layers,
                                                std::vector<RecurrentRecords> recurrent = {});
 

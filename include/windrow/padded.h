@@ -6,10 +6,9 @@
 //   for (int i = 0; i < chunks->count(); i++) {
 //     Result<PaddedBatch> batch = chunks->chunk(i);               // columns [first_column(i), ...)
 //     Result<Step> step = store->begin(rows, batch->lengths());   // rows of length 0 stand by
-//     batch->pack<float>(k, kv_heads * head_dim, packed_k);       // [rows, columns, heads, dim] -> [tokens, ..]
-//     step->append(layer, packed_k, packed_v);
-//     kernels->attend(*step->read(layer), packed_q, params, packed_out, &pool);
-//     batch->unpack<float>(packed_out, q_heads * value_dim, out);  // padding: zeros
+//     batch->pack<float>(k, kv_heads * head_dim, packed_k);       // [rows, columns, heads, dim] -> [tokens,
+//     ..] step->append(layer, packed_k, packed_v); kernels->attend(*step->read(layer), packed_q, params,
+//     packed_out, &pool); batch->unpack<float>(packed_out, q_heads * value_dim, out);  // padding: zeros
 //   }
 //
 // What stands in padding is never read, so nothing there (NaN, ids that are none) can reach a row.

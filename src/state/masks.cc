@@ -19,10 +19,10 @@ Status invalid(std::string message) { return Status(StatusCode::kInvalidArgument
 Result<MaskArray> hidden_mask(std::size_t batch, std::int64_t queries, std::int64_t keys) {
   MaskArray mask;
   const auto limit = std::int64_t{std::numeric_limits<int>::max()};
-  const auto size = batch <= static_cast<std::size_t>(limit) && queries <= limit && keys <= limit
-                        ? checked_product({batch, static_cast<std::size_t>(queries),
-                                           static_cast<std::size_t>(keys)})
-                        : std::nullopt;
+  const auto size =
+      batch <= static_cast<std::size_t>(limit) && queries <= limit && keys <= limit
+          ? checked_product({batch, static_cast<std::size_t>(queries), static_cast<std::size_t>(keys)})
+          : std::nullopt;
   if (!size || *size > mask.seen.max_size()) {
     return invalid(fmt::format("mask: {} rows x {} queries x {} keys are too many", batch, queries, keys));
   }
@@ -34,15 +34,13 @@ Result<MaskArray> hidden_mask(std::size_t batch, std::int64_t queries, std::int6
 }
 
 std::uint8_t* line_of(MaskArray& mask, std::size_t b, std::int64_t query) {
-  return mask.seen.data() +
-         (b * static_cast<std::size_t>(mask.queries) + static_cast<std::size_t>(query)) *
-             static_cast<std::size_t>(mask.keys);
+  return mask.seen.data() + (b * static_cast<std::size_t>(mask.queries) + static_cast<std::size_t>(query)) *
+                                static_cast<std::size_t>(mask.keys);
 }
 
 Status check_window(const MaskWindow& row, std::size_t index) {
   if (row.offset >= 0 && row.length >= 0 && row.window >= 1 && row.sinks >= 0 && row.begin >= 0 &&
-      row.left_padding >= 0 && row.right_padding >= 0 &&
-      row.begin <= std::int64_t{row.offset} + row.length) {
+      row.left_padding >= 0 && row.right_padding >= 0 && row.begin <= std::int64_t{row.offset} + row.length) {
     return Status();
   }
   return invalid(fmt::format(
@@ -115,7 +113,8 @@ Result<MaskArray> read_masks(const KvRead& read, std::span<const int> rows) try 
 
 Result<std::vector<float>> additive_mask(const MaskArray& mask, float hidden) try {
   std::vector<float> out(mask.seen.size());
-  std::ranges::transform(mask.seen, out.begin(), [&](std::uint8_t seen) { return seen != 0 ? 0.0f : hidden; });
+  std::ranges::transform(mask.seen, out.begin(),
+                         [&](std::uint8_t seen) { return seen != 0 ? 0.0f : hidden; });
   return out;
 } catch (const std::bad_alloc&) {
   return out_of_memory();

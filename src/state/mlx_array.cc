@@ -24,7 +24,8 @@ struct VectorBytes {
 
 VectorBytes vector_bytes(const Codec& codec, int dim) {
   VectorBytes bytes{4 * static_cast<std::size_t>(codec.record_words(dim)), 0};
-  if (codec.is_affine()) bytes.params = static_cast<std::size_t>(dim / codec.group()) * dtype_size(codec.input());
+  if (codec.is_affine())
+    bytes.params = static_cast<std::size_t>(dim / codec.group()) * dtype_size(codec.input());
   return bytes;
 }
 
@@ -85,8 +86,8 @@ Status check_array(const std::string& name, const MlxArray& array, const Shape& 
 Status check_conversion(const std::string& name, const Codec& from, const Codec& to) {
   if (from == to || !from.is_affine() || !to.is_affine()) return Status();
   return Status(StatusCode::kInvalidArgument,
-                fmt::format("{}: {} can't become {}: that would quantize twice; go through plain numbers", name,
-                            from.to_string(), to.to_string()));
+                fmt::format("{}: {} can't become {}: that would quantize twice; go through plain numbers",
+                            name, from.to_string(), to.to_string()));
 }
 
 void read_vector(const MlxArray& array, int dim, std::size_t at, const Codec& codec,
@@ -104,7 +105,8 @@ void read_vector(const MlxArray& array, int dim, std::size_t at, const Codec& co
     std::memcpy(w.data(), data, each.data);
     const std::byte* scales = array.scales.data() + at * each.params;
     const std::byte* biases = array.biases.data() + at * each.params;
-    const std::size_t groups = array.codec.is_affine() ? n / static_cast<std::size_t>(array.codec.group()) : 0;
+    const std::size_t groups =
+        array.codec.is_affine() ? n / static_cast<std::size_t>(array.codec.group()) : 0;
     for (std::size_t g = 0; g < groups; g++) {
       if (array.codec.input() == DType::kF32) {
         std::memcpy(&p[2 * g], scales + 4 * g, 4);
@@ -173,7 +175,8 @@ void ArrayWriter::write(std::size_t at, const Codec& codec, std::span<const std:
       std::memcpy(scales + 4 * g, &params[2 * g], 4);
       std::memcpy(biases + 4 * g, &params[2 * g + 1], 4);
     } else {
-      const auto scale = static_cast<std::uint16_t>(params[g]), bias = static_cast<std::uint16_t>(params[g] >> 16);
+      const auto scale = static_cast<std::uint16_t>(params[g]),
+                 bias = static_cast<std::uint16_t>(params[g] >> 16);
       std::memcpy(scales + 2 * g, &scale, 2);
       std::memcpy(biases + 2 * g, &bias, 2);
     }

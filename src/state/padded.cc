@@ -30,8 +30,7 @@ Result<PaddedBatch> PaddedBatch::create(int columns, std::span<const int> length
   std::int64_t tokens = 0;
   for (std::size_t r = 0; r < lengths.size(); r++) {
     if (lengths[r] < 0 || lengths[r] > columns) {
-      return invalid(
-          fmt::format("padded batch: row {} has {} tokens in {} columns", r, lengths[r], columns));
+      return invalid(fmt::format("padded batch: row {} has {} tokens in {} columns", r, lengths[r], columns));
     }
     tokens += lengths[r];
     if (tokens > std::numeric_limits<int>::max()) {

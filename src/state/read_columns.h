@@ -32,8 +32,8 @@ inline ReadColumns read_columns(const KvRead& read, std::size_t row) noexcept {
   for (std::int32_t t = first; t < last; t++) {
     columns.begin = std::min(columns.begin, read.begins[static_cast<std::size_t>(t)]);
     // A tree's positions end before its slots do.
-    columns.end = std::max({columns.end, read.ends[static_cast<std::size_t>(t)],
-                            read.rows[row].length + t - first + 1});
+    columns.end = std::max(
+        {columns.end, read.ends[static_cast<std::size_t>(t)], read.rows[row].length + t - first + 1});
   }
   columns.sinks = std::min<std::int32_t>(read.sinks, columns.begin);
   if (columns.begin <= read.sinks) columns.begin = columns.sinks = 0;  // they touch
