@@ -44,23 +44,27 @@ class State {
       : case_(c), layout_(BlockLayout::make(codec, c.head_dim, codec, c.head_dim, kPageTokens)) {
     std::mt19937 random(7);
     row_offsets_ = {0};
-    page_offsets_ = {0};
     for (int r = 0; r < c.rows; r++) {
       // Windows start anywhere in a page.
       const int history =
           c.length - 1 - (c.windowed ? 0 : c.fresh - 1) + (c.windowed ? static_cast<int>(random() % 64) : 0);
-      for (int i = 0; i < c.fresh; i++) positions_.push_back(history + i);
+      for (int i = 0; i < c.fresh; i++) {
+        positions_.push_back(history + i);
+        begins_.push_back(std::max(0, history + i - window() + 1));
+        ends_.push_back(history + i + 1);
+      }
       row_offsets_.push_back(static_cast<std::int32_t>(positions_.size()));
-      const int first = internal::window_begin(history, window()) / kPageTokens;
-      first_page_.push_back(first);
-      page_offsets_.push_back(page_offsets_.back() + (history + c.fresh - 1) / kPageTokens - first + 1);
+      const int first = begins_[begins_.size() - static_cast<std::size_t>(c.fresh)] / kPageTokens;
+      const int pages = (history + c.fresh - 1) / kPageTokens - first + 1;
+      rows_.push_back(
+          {.length = history, .table_first = first, .table_size = pages, .fresh_first = first + pages});
+      per_layer_ += static_cast<std::size_t>(pages);
     }
-    const std::size_t per_layer = static_cast<std::size_t>(page_offsets_.back());
     const std::size_t page_bytes = layout_.bytes * static_cast<std::size_t>(c.kv_heads);
-    layers_ = std::max<std::size_t>(2, kStateBytes / (per_layer * page_bytes) + 1);
-    arena_ = *Arena::create(layers_ * per_layer * page_bytes, "bench state");
+    layers_ = std::max<std::size_t>(2, kStateBytes / (per_layer_ * page_bytes) + 1);
+    arena_ = *Arena::create(layers_ * per_layer_ * page_bytes, "bench state");
     fill(random);
-    pages_.resize(layers_ * per_layer);
+    pages_.resize(layers_ * per_layer_);
     std::iota(pages_.begin(), pages_.end(), 0);
     std::shuffle(pages_.begin(), pages_.end(), random);
     q_.resize(positions_.size() * static_cast<std::size_t>(c.q_heads * c.head_dim));
@@ -75,16 +79,20 @@ class State {
     read.kv_heads = case_.kv_heads;
     read.head_dim = read.value_dim = case_.head_dim;
     read.page_tokens = kPageTokens;
-    read.layout = &layout_;
     read.row_offsets = row_offsets_;
     read.positions = positions_;
-    read.page_offsets = page_offsets_;
-    read.first_page = first_page_;
-    const std::size_t per_layer = static_cast<std::size_t>(page_offsets_.back());
-    read.pages = std::span(pages_).subspan(layer * per_layer, per_layer);
-    read.base = arena_.data();
-    read.block_bytes = layout_.bytes;
-    read.page_bytes = layout_.bytes * static_cast<std::size_t>(case_.kv_heads);
+    read.begins = begins_;
+    read.ends = ends_;
+    const std::int32_t* table = pages_.data() + layer * per_layer_;
+    for (KvRead::Row& row : rows_) {
+      row.table = table;
+      table += row.table_size;
+    }
+    read.rows = rows_;
+    read.storages[0] = {.layout = &layout_,
+                        .base = arena_.data(),
+                        .page_bytes = layout_.bytes * static_cast<std::size_t>(case_.kv_heads),
+                        .block_bytes = layout_.bytes};
     const AttentionParams params{.q_heads = case_.q_heads, .scale = 0.05f};
     const Status valid = internal::validate_attention(read, q_.size(), params, out_.size());
     if (!valid.ok() || !internal::attend_with(kernels, read, q_, params, out_, &pool).ok()) {
@@ -100,7 +108,7 @@ class State {
   }
   double flops() const {  // two products of head_dim for each (query, position)
     double pairs = 0;
-    for (const int p : positions_) pairs += p + 1 - internal::window_begin(p, window());
+    for (std::size_t t = 0; t < positions_.size(); t++) pairs += ends_[t] - begins_[t];
     return pairs * case_.q_heads * case_.head_dim * 4;
   }
 
@@ -128,9 +136,10 @@ class State {
 
   Case case_;
   BlockLayout layout_;
-  std::size_t layers_ = 0;
+  std::size_t layers_ = 0, per_layer_ = 0;  // pages of a layer
   Arena arena_;
-  std::vector<std::int32_t> row_offsets_, positions_, page_offsets_, first_page_, pages_;
+  std::vector<std::int32_t> row_offsets_, positions_, begins_, ends_, pages_;
+  std::vector<KvRead::Row> rows_;
   std::vector<float> q_, out_;
 };
 

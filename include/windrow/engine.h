@@ -103,7 +103,8 @@ class WINDROW_API Generator {
 
   // Runs the prompt, which can't be empty, in a new row, then samples. The last token is not fed
   // back, so prompt + max_tokens - 1 <= limits.tokens is needed (kInvalidArgument). An error loses
-  // the row; the generator stays usable.
+  // the row; the generator stays usable. kCorrupt when a token's logits are no numbers to choose by: the
+  // weights hold NaN or infinities, or the model's numbers exceed f32, with whatever codec.
   Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
   const StatePlan& plan() const noexcept;

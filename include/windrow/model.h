@@ -134,6 +134,8 @@ class WINDROW_API Runner {
   //   ids     [step.tokens()], packed by row, each in [0, vocab_size)
   //   wanted  tokens of the step whose logits are wanted, strictly ascending; may be empty
   //   logits  [wanted.size(), vocab_size], after the model's final softcap
+  // Where the model's numbers break (NaN in its weights, overflow) the logits of the rows concerned are NaN,
+  // with whatever codec: a key or value vector that holds a NaN or an infinity is stored as NaN throughout.
   // kInvalidArgument for wrong sizes, an id outside the vocabulary (naming its place) or a step
   // larger than the plan's; then nothing was appended.
   Status forward(Step& step, std::span<const std::int32_t> ids, std::span<const std::int32_t> wanted,

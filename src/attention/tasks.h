@@ -12,7 +12,7 @@
 namespace windrow::internal {
 
 // Tokens [token_begin, token_end) of one row, q heads [head_begin, head_end) of one kv head. Neither begins
-// nor ends of its tokens decrease, and the tokens together see a range without gaps (beside the sinks).
+// nor ends of its tokens decrease. Each sees itself, so what they see together has no gap but behind sinks.
 struct Task {
   int row = 0;
   bool tree = false;  // then it has one token
@@ -110,8 +110,8 @@ class TaskWalk {
   }
   // Whether a token may stand in a task with the one before it.
   bool follows(int token) const {
-    const int begin = read_.begins[sz(token)], end_before = read_.ends[sz(token - 1)];
-    return begin >= read_.begins[sz(token - 1)] && begin <= end_before && read_.ends[sz(token)] >= end_before;
+    return read_.begins[sz(token)] >= read_.begins[sz(token - 1)] &&
+           read_.ends[sz(token)] >= read_.ends[sz(token - 1)];
   }
   void set_heads(int begin) {
     task_.head_begin = begin;

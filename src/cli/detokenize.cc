@@ -26,9 +26,9 @@ int detokenize(const DetokenizeFlags& flags) {
 void add_detokenize(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand("detokenize", "print the text of token ids");
   auto flags = std::make_shared<DetokenizeFlags>();
-  text_flag(*sub, "--model", &flags->model, "DIR", "a folder with a tokenizer.json")->required();
+  path_flag(*sub, "--model", &flags->model, "DIR", "a folder with a tokenizer.json")->required();
   ids_flag(*sub, "--ids", &flags->ids, "e.g. 2,17,5")->required();
-  sub->add_flag("--keep-special", flags->keep_special, "print special tokens (bos, ...) too");
+  bool_flag(*sub, "--keep-special", &flags->keep_special, "print special tokens (bos, ...) too");
   sub->callback([flags, &run] { run = [flags] { return detokenize(*flags); }; });
 }
 

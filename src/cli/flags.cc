@@ -25,33 +25,45 @@ CLI::Option* checked(CLI::App& app, const std::string& flag, const char* type, c
   return app.add_option_function<std::string>(flag, parse, help)->type_name(type);
 }
 
+// The help always tells what the check allows: both come from the same numbers.
+std::string with_range(const std::string& help, const std::string& range, const std::string& default_text) {
+  return fmt::format("{} ({}{})", help, range, default_text.empty() ? "" : ", default " + default_text);
+}
+
 }  // namespace
 
+std::string FloatRange::text() const {
+  return fmt::format("{} {}{} {}", low_open ? "above" : "from", low, high_open ? ", below" : " to", high);
+}
+
 CLI::Option* int_flag(CLI::App& app, const std::string& flag, int* to, int low, int high,
-                      const std::string& help) {
-  return checked(app, flag, "N", help, [=](const std::string& text) {
+                      const std::string& help, const char* default_text) {
+  const std::string range = fmt::format("from {} to {}", low, high);
+  const std::string preset = default_text != nullptr ? default_text : std::to_string(*to);
+  return checked(app, flag, "N", with_range(help, range, preset), [=](const std::string& text) {
     if (!parse_all(text, to) || *to < low || *to > high) {
-      usage_error(flag, fmt::format("{} is not a whole number from {} to {}", quote(text), low, high));
+      usage_error(flag, fmt::format("{} is not a whole number {}", quote(text), range));
     }
   });
 }
 
 CLI::Option* seed_flag(CLI::App& app, const std::string& flag, std::uint64_t* to, const std::string& help) {
-  return checked(app, flag, "N", help, [=](const std::string& text) {
+  const std::string range = fmt::format("from 0 to {}", std::numeric_limits<std::uint64_t>::max());
+  return checked(app, flag, "N", with_range(help, range, std::to_string(*to)), [=](const std::string& text) {
     if (!parse_all(text, to)) {
-      usage_error(flag, fmt::format("{} is not a whole number from 0 to {}", quote(text),
-                                    std::numeric_limits<std::uint64_t>::max()));
+      usage_error(flag, fmt::format("{} is not a whole number {}", quote(text), range));
     }
   });
 }
 
-CLI::Option* float_flag(CLI::App& app, const std::string& flag, float* to, float low, float high,
+CLI::Option* float_flag(CLI::App& app, const std::string& flag, float* to, const FloatRange& range,
                         const std::string& help) {
-  return checked(app, flag, "X", help, [=](const std::string& text) {
-    if (!parse_all(text, to) || !(*to >= low && *to <= high)) {
-      usage_error(flag, fmt::format("{} is not a number from {} to {}", quote(text), low, high));
-    }
-  });
+  return checked(app, flag, "X", with_range(help, range.text(), fmt::format("{}", *to)),
+                 [=](const std::string& text) {
+                   if (!parse_all(text, to) || !range.holds(*to)) {
+                     usage_error(flag, fmt::format("{} is not a number {}", quote(text), range.text()));
+                   }
+                 });
 }
 
 CLI::Option* ids_flag(CLI::App& app, const std::string& flag, std::vector<std::int32_t>* to,
@@ -76,6 +88,18 @@ CLI::Option* ids_flag(CLI::App& app, const std::string& flag, std::vector<std::i
 CLI::Option* text_flag(CLI::App& app, const std::string& flag, std::string* to, const char* type,
                        const std::string& help) {
   return checked(app, flag, type, help, [=](const std::string& text) { *to = text; });
+}
+
+CLI::Option* path_flag(CLI::App& app, const std::string& flag, std::string* to, const char* type,
+                       const std::string& help) {
+  return checked(app, flag, type, help, [=](const std::string& text) {
+    if (text.empty()) usage_error(flag, "is empty");
+    *to = text;
+  });
+}
+
+CLI::Option* bool_flag(CLI::App& app, const std::string& flag, bool* to, const std::string& help) {
+  return app.add_flag(flag, *to, help)->disable_flag_override();
 }
 
 }  // namespace windrow::cli

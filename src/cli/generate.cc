@@ -1,12 +1,11 @@
 // windrow generate: a prompt in, text out.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/summary.h"
@@ -29,16 +28,6 @@ struct GenerateFlags {
   bool summary = false;
 };
 
-std::atomic<bool> interrupted{false};
-
-// The first Ctrl-C asks generation to end after its step, the second ends the program.
-void catch_interrupt() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted.store(true); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-}
-
 // Turns ids into what stands on stdout: text, or ids joined by commas in a folder without tokenizer.
 class Writer {
  public:
@@ -49,19 +38,21 @@ class Writer {
     decoder_.emplace(*tokenizer);
     std::string before;
     for (const std::int32_t id : prompt) before += need(decoder_->push(id));
-    if (echo) print(before);
+    if (echo) echo_ = std::move(before);
+  }
+
+  // The prompt, if it is to be shown. After prefill: its bar would wipe a line of it from a terminal.
+  void begin() {
+    keep_failure([&] { print(echo_); });
   }
 
   // False, with the failure kept, when it could not be written.
   bool push(std::int32_t id) {
-    try {
+    keep_failure([&] {
       put(decoder_ ? need(decoder_->push(id)) : fmt::format("{}{}", count_ > 0 ? "," : "", id));
       count_++;
-      return true;
-    } catch (const Failure& f) {
-      failure_ = f;
-      return false;
-    }
+    });
+    return !failure_;
   }
 
   void finish() {
@@ -71,25 +62,40 @@ class Writer {
     flush_stdout();
   }
 
+  void end_line() {
+    if (!failure_ && printed_) print("\n");
+  }
+
   const std::string& text() const { return text_; }
   bool has_text() const { return decoder_.has_value(); }
 
  private:
+  // The engine's callbacks must not throw.
+  template <class F>
+  void keep_failure(const F& f) {
+    try {
+      if (!failure_) f();
+    } catch (const Failure& failure) {
+      failure_ = failure;
+    }
+  }
   void put(const std::string& piece) {
     text_ += piece;
     print(piece);
   }
   void print(const std::string& piece) {
     if (silent_ || piece.empty()) return;
+    printed_ = true;
     write_stdout(piece);
     flush_stdout();
   }
 
   bool silent_;
+  bool printed_ = false;
   std::size_t count_ = 0;
   std::optional<Tokenizer::Decoder> decoder_;
   std::optional<Failure> failure_;
-  std::string text_;
+  std::string text_, echo_;
 };
 
 Json state_json(const StatePlan& plan) {
@@ -150,15 +156,22 @@ int generate(const GenerateFlags& flags) {
   options.prefill_chunk = flags.run.prefill_chunk;
   options.sampling = flags.sampling;
   if (!flags.ignore_eos) options.stop_ids = info.eos_ids;
-  options.cancel = &interrupted;
+  options.cancel = &interrupted();
   options.on_prefill = [&](int done, int total) {
     bar.update(done, total);
-    if (done == total) bar.clear();
+    if (done < total) return;
+    bar.clear();
+    writer.begin();
   };
   options.on_token = [&](std::int32_t id) { return writer.push(id); };
   catch_interrupt();
-  const Generation g = need(generator.generate(prompt, options));
+  Result<Generation> result = generator.generate(prompt, options);
   bar.clear();
+  if (!result.ok()) {
+    writer.end_line();  // the error stands on a line of its own
+    need(result.status());
+  }
+  const Generation g = std::move(*result);
   writer.finish();
 
   if (flags.json) {
@@ -189,28 +202,25 @@ void add_generate(CLI::App& app, Run& run) {
   flags->run.add_model(*sub);
   flags->prompt.add(*sub, true);
   int_flag(*sub, "--max-tokens", &flags->max_tokens, 0, kManyTokens,
-           "most tokens to write, default 256; the model's longest context bounds it too");
-  float_flag(*sub, "--temperature", &s.temperature, 0, 100,
-             "0 (the default): always the most probable token");
-  int_flag(*sub, "--top-k", &s.top_k, 0, kManyTokens, "of the K most probable tokens; 0: all");
-  float_flag(*sub, "--top-p", &s.top_p, 0, 1, "of the most probable tokens that hold P together; 1: all");
-  float_flag(*sub, "--min-p", &s.min_p, 0, 1, "of tokens at least P times as probable as the best; 0: all");
-  float_flag(*sub, "--repetition-penalty", &s.repetition_penalty, 0.01f, 100,
+           "most tokens to write; the model's longest context bounds it too");
+  float_flag(*sub, "--temperature", &s.temperature, {0, 100}, "0: always the most probable token");
+  int_flag(*sub, "--top-k", &s.top_k, 0, kManyTokens, "choose among the N most probable tokens; 0: all");
+  float_flag(*sub, "--top-p", &s.top_p, {0, 1, true},
+             "choose among the most probable tokens that hold X together");
+  float_flag(*sub, "--min-p", &s.min_p, {0, 1, false, true},
+             "choose among tokens at least X times as probable as the best");
+  float_flag(*sub, "--repetition-penalty", &s.repetition_penalty, {0.01f, 100},
              "above 1: tokens seen before lose");
-  seed_flag(*sub, "--seed", &s.seed, "default 0; a seed gives the same tokens on any number of threads");
+  seed_flag(*sub, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
   flags->run.add_threads(*sub);
-  sub->add_flag("--ignore-eos", flags->ignore_eos, "go on when the model ends its text");
-  sub->add_flag("--echo", flags->echo, "print the prompt before the text");
-  sub->add_flag("--json", flags->json, "print one JSON object instead of the text");
-  sub->add_flag("--summary", flags->summary, "the whole summary, with its pictures, also off a terminal");
+  bool_flag(*sub, "--ignore-eos", &flags->ignore_eos, "go on when the model ends its text");
+  bool_flag(*sub, "--echo", &flags->echo, "print the prompt before the text");
+  bool_flag(*sub, "--json", &flags->json, "print one JSON object instead of the text");
+  bool_flag(*sub, "--summary", &flags->summary, "the whole summary, with its pictures, also off a terminal");
   flags->run.add_quiet(*sub);
-  sub->callback([flags, &run] {
-    if (flags->sampling.top_p == 0) usage_error("--top-p", "0 leaves no token, must be above 0");
-    if (flags->sampling.min_p == 1) usage_error("--min-p", "must be below 1");
-    run = [flags] { return generate(*flags); };
-  });
+  sub->callback([flags, &run] { run = [flags] { return generate(*flags); }; });
 }
 
 }  // namespace windrow::cli

@@ -1,8 +1,10 @@
 // windrow logits: the logits of every token of a prompt, in a safetensors file.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "io/tensor_stream.h"
@@ -22,9 +24,20 @@ struct LogitsFlags {
 // this is cut: results do not depend on how tokens are cut into steps.
 constexpr std::size_t kMaxLogitsBytes = std::size_t{64} << 20;
 
+// As generate does: a model whose numbers break is told, not passed on.
+void check_finite(std::span<const float> logits, std::size_t vocab, std::size_t position) {
+  for (std::size_t i = 0; i < logits.size(); i++) {
+    if (std::isfinite(logits[i])) continue;
+    throw Failure{
+        kFailure,
+        fmt::format("the logits of position {} are not finite (id {}: {}): the model's weights hold "
+                    "NaN or infinities, or its numbers exceed f32",
+                    position + i / vocab, i % vocab, std::isnan(logits[i]) ? "NaN" : "inf")};
+  }
+}
+
 int logits(const LogitsFlags& flags) {
   flags.prompt.check();
-  if (flags.out.empty()) usage_error("--out", "is empty");
   const ModelInfo info = need(read_model_info(flags.run.model));
   const KvChoice kv = flags.kv.choose(info);
   const std::optional<Tokenizer> tokenizer = flags.run.load_tokenizer(flags.prompt.needs_tokenizer());
@@ -43,6 +56,7 @@ int logits(const LogitsFlags& flags) {
   StateStore store = need(StateStore::create(plan));
   Runner runner = need(Runner::create(model, plan, pool));
   Row row = need(store.new_row());
+  catch_interrupt();  // a file that is begun is also removed
   TensorStream file = need(TensorStream::create(flags.out, "logits", DType::kF32, {ids.size(), vocab}));
 
   ProgressBar bar("logits", flags.run.progress());
@@ -50,6 +64,7 @@ int logits(const LogitsFlags& flags) {
   std::vector<std::int32_t> wanted(chunk);
   for (std::size_t i = 0; i < chunk; i++) wanted[i] = static_cast<std::int32_t>(i);
   for (std::size_t done = 0; done < ids.size();) {
+    if (interrupted()) throw Failure{kInterrupted, "interrupted, " + flags.out + " is not written"};
     const std::size_t n = std::min(chunk, ids.size() - done);
     Row* const rows[] = {&row};
     const int lengths[] = {static_cast<int>(n)};
@@ -57,6 +72,7 @@ int logits(const LogitsFlags& flags) {
     const std::span<float> part = std::span(values).first(n * vocab);
     need(runner.forward(step, std::span(ids).subspan(done, n), std::span(wanted).first(n), part));
     need(step.resolve());
+    check_finite(part, vocab, done);
     need(file.append(std::as_bytes(part)));
     done += n;
     bar.update(static_cast<double>(done), static_cast<double>(ids.size()));
@@ -72,7 +88,7 @@ void add_logits(CLI::App& app, Run& run) {
   auto flags = std::make_shared<LogitsFlags>();
   flags->run.add_model(*sub);
   flags->prompt.add(*sub, false);
-  text_flag(*sub, "--out", &flags->out, "FILE",
+  path_flag(*sub, "--out", &flags->out, "FILE",
             "the safetensors file to write: tensor \"logits\", f32 [tokens, vocab]; it appears when complete")
       ->required();
   flags->kv.add(*sub);

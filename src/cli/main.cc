@@ -1,9 +1,13 @@
 // windrow: runs sliding-window models over page-ring state. One file per subcommand.
+#include <fcntl.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <new>
+#include <sstream>
 
-#include "base/json.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -13,6 +17,27 @@ namespace {
 constexpr const char* kDescription =
     "Runs sliding-window language models over quantized, windowed state.\n"
     "Exit codes: 0 ok, 1 failure, 2 wrong usage, 130 interrupted.";
+
+// Descriptions broken at spaces: help fits a terminal of 80 columns.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kColumn); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text, line;
+    std::istringstream words(option->get_description());
+    for (std::string word; words >> word;) {
+      if (!line.empty() && line.size() + 1 + word.size() > kWidth - kColumn) {
+        text += line + "\n";
+        line.clear();
+      }
+      line += (line.empty() ? "" : " ") + word;
+    }
+    return text + line;
+  }
+
+ private:
+  static constexpr std::size_t kColumn = 28, kWidth = 80;
+};
 
 int fail(const Failure& failure, const std::string& command) {
   std::string line = "windrow: " + one_line(failure.message);
@@ -31,7 +56,7 @@ int run_program(int argc, char** argv) {
   CLI::App app(kDescription, "windrow");
   app.set_version_flag("--version", "windrow " WINDROW_VERSION);
   app.require_subcommand(1);
-  app.get_formatter()->column_width(30);
+  app.formatter(std::make_shared<HelpFormatter>());
   Run run;
   add_generate(app, run);
   add_logits(app, run);
@@ -47,8 +72,8 @@ int run_program(int argc, char** argv) {
     return run();
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) {
-      const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
-      return fail({kUsage, unknown ? quote(argv[1]) + " is no subcommand" : e.what()}, command());
+      const auto chosen = app.get_subcommands();
+      return fail({kUsage, explain(e, chosen.empty() ? app : *chosen[0], argc, argv)}, command());
     }
     try {
       write_stdout(e.get_name() == "CallForVersion" ? std::string(e.what()) + "\n" : help_text(app));
@@ -59,6 +84,8 @@ int run_program(int argc, char** argv) {
     return kSuccess;
   } catch (const Failure& failure) {
     return fail(failure, command());
+  } catch (const std::bad_alloc&) {
+    return fail({kFailure, "out of memory"}, command());
   } catch (const std::exception& e) {
     return fail({kFailure, e.what()}, command());
   }
@@ -67,7 +94,19 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace windrow::cli
 
+// A standard stream that was closed must not become the next file that is opened (messages would end up in
+// it): its place is taken by one that refuses what the stream is for.
+void hold_standard_streams() {
+  for (int fd = 0; fd <= 2; fd++) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);  // takes the lowest free number: fd
+  }
+}
+
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout is a write error, told and counted as one
+  hold_standard_streams();
+  // A closed stdout and a file beyond the system's limit are write errors, told and counted as such.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   return windrow::cli::run_program(argc, argv);
 }

@@ -82,7 +82,7 @@ void PromptFlags::add(CLI::App& app, bool with_file) {
   text_option = text_flag(app, "--prompt", &text, "TEXT", "the prompt");
   if (with_file)
     file_option =
-        text_flag(app, "--prompt-file", &file, "FILE", "read the prompt from a file or pipe; - is stdin");
+        path_flag(app, "--prompt-file", &file, "FILE", "read the prompt from a file or pipe; - is stdin");
   ids_option = ids_flag(app, "--ids", &ids, "the prompt as token ids, e.g. 2,17,5; nothing is added to them");
 }
 
@@ -105,11 +105,17 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
   if (tokenizer != nullptr && needs_tokenizer()) {
     const bool from_file = text_option->count() == 0;
     flag = from_file ? "--prompt-file" : "--prompt";
+    // What a file holds is no wrong usage.
+    const auto refuse = [&](const std::string& what) {
+      if (from_file) throw Failure{kFailure, (file == "-" ? "stdin" : file) + ": " + what};
+      usage_error(flag, what);
+    };
     const std::string content = from_file ? read_prompt(file) : text;
+    if (content.empty()) refuse("is empty");
     Result<std::vector<std::int32_t>> encoded = tokenizer->encode(content);
-    if (!encoded.ok()) usage_error(flag, encoded.status().message());
+    if (!encoded.ok()) refuse(encoded.status().message());
     prompt = std::move(*encoded);
-    if (prompt.empty()) usage_error(flag, "the prompt has no tokens");
+    if (prompt.empty()) refuse("the prompt has no tokens");
   }
   for (std::size_t i = 0; i < prompt.size(); i++) {
     if (prompt[i] >= info.vocab_size) {
@@ -124,19 +130,19 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
 }
 
 void RunFlags::add_model(CLI::App& app) {
-  text_flag(app, "--model", &model, "DIR", "a Hugging Face model folder")->required();
+  path_flag(app, "--model", &model, "DIR", "a Hugging Face model folder")->required();
 }
 
 void RunFlags::add_chunk(CLI::App& app) {
-  int_flag(app, "--prefill-chunk", &prefill_chunk, 1, 1 << 16, "prompt tokens of one step, default 512");
+  int_flag(app, "--prefill-chunk", &prefill_chunk, 1, 1 << 16, "prompt tokens of one step");
 }
 
 void RunFlags::add_threads(CLI::App& app) {
-  int_flag(app, "--threads", &threads, 1, ThreadPool::kMaxThreads,
-           "default: the processors this process may use");
+  int_flag(app, "--threads", &threads, 1, ThreadPool::kMaxThreads, "threads that compute",
+           "the processors this process may use");
 }
 
-void RunFlags::add_quiet(CLI::App& app) { app.add_flag("--quiet", quiet, "nothing on stderr but errors"); }
+void RunFlags::add_quiet(CLI::App& app) { bool_flag(app, "--quiet", &quiet, "nothing on stderr but errors"); }
 
 ThreadPool RunFlags::make_pool() const {
   return need(ThreadPool::create(threads > 0 ? threads : ThreadPool::available()));

@@ -70,12 +70,12 @@ void add_plan(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand("plan", "print exactly what will be allocated for a model's state");
   auto flags = std::make_shared<PlanFlags>();
   flags->run.add_model(*sub);
-  int_flag(*sub, "--context", &flags->context, 1, 1 << 30, "tokens of a row")->required();
-  int_flag(*sub, "--rows", &flags->rows, 1, 1 << 16, "rows that live at once, default 1");
+  int_flag(*sub, "--context", &flags->context, 1, 1 << 30, "tokens of a row", "")->required();
+  int_flag(*sub, "--rows", &flags->rows, 1, 1 << 16, "rows that live at once");
   flags->kv.add(*sub);
   int_flag(*sub, "--prefill-chunk", &flags->run.prefill_chunk, 1, 1 << 16,
-           "new tokens of one step over all rows, default 512; the context where that is shorter");
-  sub->add_flag("--json", flags->json, "print a JSON object");
+           "new tokens of one step over all rows; the context where that is shorter");
+  bool_flag(*sub, "--json", &flags->json, "print a JSON object");
   sub->callback([flags, &run] { run = [flags] { return plan(*flags); }; });
 }
 

@@ -22,6 +22,14 @@ std::string codecs_text(const StatePlan& plan) {
   return text;
 }
 
+// Is everything bf16 already? Then there is nothing to compare with bf16.
+bool all_bf16(const StatePlan& plan) {
+  for (int g = 0; g < plan.group_count(); g++) {
+    if (plan.group(g).keys != Codec::bf16() || plan.group(g).values != Codec::bf16()) return false;
+  }
+  return true;
+}
+
 // `share` of `cells` in eighths of a character; never nothing at all.
 std::string bar(double share, int cells) {
   constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -47,7 +55,8 @@ constexpr const char* kBold = "1";
 constexpr const char* kDim = "2";
 constexpr const char* kGreen = "32";
 
-std::string bytes_picture(const StateBytes& bytes, const std::string& name, const Paint& paint) {
+std::string bytes_picture(const StateBytes& bytes, const StatePlan& plan, const Paint& paint) {
+  const std::string name = codecs_text(plan);
   const double most = static_cast<double>(std::max({bytes.planned, bytes.bf16, bytes.unbounded}));
   const int width = static_cast<int>(std::max<std::size_t>(name.size(), 15));
   const auto line = [&](const std::string& label, std::size_t size, const char* color,
@@ -58,7 +67,8 @@ std::string bytes_picture(const StateBytes& bytes, const std::string& name, cons
   const auto times = [&](std::size_t size) {
     return fmt::format("{:.1f} x", static_cast<double>(size) / static_cast<double>(bytes.planned));
   };
-  return line(name, bytes.planned, kGreen, "this run") + line("bf16", bytes.bf16, kDim, times(bytes.bf16)) +
+  return line(name, bytes.planned, kGreen, "this run") +
+         (all_bf16(plan) ? "" : line("bf16", bytes.bf16, kDim, times(bytes.bf16))) +
          line("bf16, unbounded", bytes.unbounded, kDim,
               times(bytes.unbounded) + ", no window, every position kept");
 }
@@ -132,20 +142,23 @@ std::string summarize(const RunFacts& facts) {
   const Generation& g = facts.generation;
   const StatePlan& plan = *facts.plan;
   std::string text = fmt::format(
-      "{} {} tokens in {:.2f} s ({} tokens/s), {} written in {:.2f} s ({} tokens/s), {} thread{}, end: {}\n",
-      paint(kBold, "windrow:"), facts.prompt_tokens, g.prefill_s,
+      "{} {} token{} in {:.2f} s ({} tokens/s), {} written in {:.2f} s ({} tokens/s), {} thread{}, end: "
+      "{}\n",
+      paint(kBold, "windrow:"), facts.prompt_tokens, facts.prompt_tokens == 1 ? "" : "s", g.prefill_s,
       paint(kBold, fmt::format("{:.0f}", per_second(facts.prompt_tokens, g.prefill_s))), g.ids.size(),
       g.decode_s, paint(kBold, fmt::format("{:.0f}", per_second(g.decode_steps, g.decode_s))), facts.threads,
       facts.threads == 1 ? "" : "s", finish_reason_name(g.finish_reason));
   const Result<StateBytes> bytes = compare_bytes(plan, g.length);
   if (!bytes.ok() || bytes->planned == 0) return text;
   if (!facts.picture) {
-    return text + fmt::format("{} state of {} positions: {} as {}, {} as bf16, {} as bf16 without windows\n",
-                              paint(kBold, "windrow:"), g.length, human_bytes(bytes->planned),
-                              codecs_text(plan), human_bytes(bytes->bf16), human_bytes(bytes->unbounded));
+    const std::string in_bf16 = all_bf16(plan) ? "" : fmt::format(", {} as bf16", human_bytes(bytes->bf16));
+    return text + fmt::format("{} state of {} position{}: {} as {}{}, {} as bf16 without windows\n",
+                              paint(kBold, "windrow:"), g.length, g.length == 1 ? "" : "s",
+                              human_bytes(bytes->planned), codecs_text(plan), in_bf16,
+                              human_bytes(bytes->unbounded));
   }
-  text += fmt::format("\n  {} {} positions\n", paint(kBold, "state"), g.length);
-  text += bytes_picture(*bytes, codecs_text(plan), paint);
+  text += fmt::format("\n  {} {} position{}\n", paint(kBold, "state"), g.length, g.length == 1 ? "" : "s");
+  text += bytes_picture(*bytes, plan, paint);
   const std::string ring = ring_picture(facts, paint);
   if (!ring.empty()) text += fmt::format("\n  {}\n{}", paint(kBold, "ring"), ring);
   return text;

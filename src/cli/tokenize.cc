@@ -47,11 +47,11 @@ int tokenize(const TokenizeFlags& flags) {
 void add_tokenize(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand("tokenize", "print the token ids of a text, joined by commas");
   auto flags = std::make_shared<TokenizeFlags>();
-  text_flag(*sub, "--model", &flags->model, "DIR", "a folder with a tokenizer.json")->required();
+  path_flag(*sub, "--model", &flags->model, "DIR", "a folder with a tokenizer.json")->required();
   flags->text_option = text_flag(*sub, "--text", &flags->text, "TEXT", "the text; without it, stdin is read");
-  sub->add_flag("--no-special", flags->no_special,
-                "without the tokens that a model expects around a text (bos)");
-  sub->add_flag("--json", flags->json, "print {\"ids\": [...], \"tokens\": [...]}");
+  bool_flag(*sub, "--no-special", &flags->no_special,
+            "without the tokens that a model expects around a text (bos)");
+  bool_flag(*sub, "--json", &flags->json, "print {\"ids\": [...], \"tokens\": [...]}");
   sub->callback([flags, &run] { run = [flags] { return tokenize(*flags); }; });
 }
 

@@ -17,6 +17,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The sampler refuses logits only where the forward pass has gone wrong.
+Status broken(const Status& status, std::size_t position) {
+  return Status(StatusCode::kCorrupt,
+                fmt::format("the model gives no probabilities for position {}: {} (its weights hold NaN or "
+                            "infinities, or its numbers exceed f32)",
+                            position, status.message()));
+}
+
 }  // namespace
 
 const char* finish_reason_name(FinishReason reason) noexcept {
@@ -132,7 +140,7 @@ Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, co
         g.decode_steps++;
       }
       Result<std::int32_t> id = sampler->sample(logits, history, static_cast<std::uint64_t>(n));
-      if (!id.ok()) return id.status();
+      if (!id.ok()) return broken(id.status(), history.size());
       if (std::find(o.stop_ids.begin(), o.stop_ids.end(), *id) != o.stop_ids.end()) {
         g.finish_reason = FinishReason::kStop;
         return {};

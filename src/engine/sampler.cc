@@ -154,7 +154,8 @@ Result<std::int32_t> Sampler::sample(std::span<float> logits, std::span<const st
   std::size_t best = 0;
   for (std::size_t i = 0; i < logits.size(); i++) {
     if (std::isnan(logits[i]) || logits[i] == kInfinity) {
-      return invalid(fmt::format("sampler: the logit of id {} is {}", i, logits[i]));
+      return invalid(
+          fmt::format("sampler: the logit of id {} is {}", i, std::isnan(logits[i]) ? "NaN" : "inf"));
     }
     if (logits[i] > logits[best]) best = i;
   }

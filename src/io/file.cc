@@ -61,6 +61,20 @@ struct OpenFile {
   std::size_t size;
 };
 
+// A link is replaced by the new file. Not one that stands for an open stream or a device (/dev/stdout): who
+// names it means what is behind it, and root would lose it.
+Status check_link(const std::string& path) {
+  char target[16];
+  const ssize_t n = ::readlink(path.c_str(), target, sizeof target);
+  struct stat info = {};
+  if (n < 0 || ::stat(path.c_str(), &info) != 0) return Status();  // no link, or one that leads nowhere
+  if (!S_ISREG(info.st_mode))
+    return io_error(path,
+                    fmt::format("is a link to {}, expected a file or a free name", kind_of(info.st_mode)));
+  if (!std::string_view(target, static_cast<std::size_t>(n)).starts_with("/proc/")) return Status();
+  return io_error(path, "is a link to an open stream, expected a file or a free name");
+}
+
 Result<OpenFile> open_regular(const std::string& path) {
   if (Status s = check_path(path); !s.ok()) return s;
   // O_NONBLOCK: opening a pipe must not wait for a writer; it has no effect on a regular file.
@@ -185,6 +199,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, FileOps& ops) {
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) {
     return io_error(path, fmt::format("is {}, expected a file or a free name", kind_of(info.st_mode)));
   }
+  if (Status s = check_link(path); !s.ok()) return s;
   Result<TemporaryFile> temporary = create_temporary(path, ops);
   if (!temporary.ok()) return temporary.status();
   return AtomicFile(path, std::move(temporary->path), temporary->fd, ops);

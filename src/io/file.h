@@ -72,7 +72,7 @@ FileOps& system_file_ops();
 // Without a commit, or after an error, what stood at `path` is untouched and the temporary file is
 // removed, with one exception that the message tells: the folder's sync failed, then the new file stands
 // but may not survive a power cut. A crash may leave `PATH.tmp-PID-N` behind. An existing `path` must be
-// a regular file or a link, which is replaced, not followed.
+// a regular file or a link, which is replaced, not followed (a link to anything but a file is refused).
 class AtomicFile {
  public:
   // `ops` must outlive the file.

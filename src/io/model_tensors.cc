@@ -131,6 +131,7 @@ Result<ModelTensors> ModelTensors::open(const std::string& folder) {
 
 const TensorView* ModelTensors::find(std::string_view name) const noexcept { return impl_->index.find(name); }
 const std::vector<TensorView>& ModelTensors::tensors() const noexcept { return impl_->tensors; }
+const std::string& ModelTensors::source() const noexcept { return impl_->source; }
 
 Result<TensorView> ModelTensors::get_float(std::string_view name, std::span<const std::size_t> shape) const {
   const TensorView* tensor = find(name);

@@ -74,6 +74,8 @@ class ModelTensors {
   Result<TensorView> get_float(std::string_view name, std::span<const std::size_t> shape) const;
   // In file order, shard after shard in the order of their names.
   const std::vector<TensorView>& tensors() const noexcept;
+  // What messages name: the path of the single file, or of the index.
+  const std::string& source() const noexcept;
 
  private:
   struct Impl;

@@ -193,6 +193,8 @@ Status Gemma3::attend(const Pass& pass, const Activations& a, int index, LapCloc
   each_token(pass.pool, tokens, [&](std::size_t t) {
     norm_rope(a.q + t * q, heads_, head_dim_, l.q_norm.data(), eps_, cosine + t * half, sine + t * half);
     norm_rope(a.k + t * kv, kv_heads_, head_dim_, l.k_norm.data(), eps_, cosine + t * half, sine + t * half);
+    spread_nan(a.k + t * kv, kv_heads_, head_dim_);
+    spread_nan(a.v + t * kv, kv_heads_, head_dim_);
   });
   clock.lap(&ForwardProfile::layers);
 

@@ -8,7 +8,9 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow {
@@ -85,6 +87,22 @@ void NormRope(float* x, std::size_t heads, std::size_t head_dim, const float* we
   }
 }
 
+void SpreadNan(float* x, std::size_t heads, std::size_t head_dim) {
+  for (std::size_t h = 0; h < heads; h++, x += head_dim) {
+    const Wide d;
+    auto sum = hn::Zero(d);  // of x - x: 0, or NaN where x is none or infinite
+    float tail = 0;
+    const std::size_t whole = head_dim - head_dim % hn::Lanes(d);
+    for (std::size_t i = 0; i < whole; i += hn::Lanes(d)) {
+      const auto v = hn::LoadU(d, x + i);
+      sum = hn::Add(sum, hn::Sub(v, v));
+    }
+    for (std::size_t i = whole; i < head_dim; i++) tail += x[i] - x[i];
+    if (hn::GetLane(hn::SumOfLanes(d, sum)) + tail == 0) continue;
+    std::fill_n(x, head_dim, std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
 void GeluTanhMul(const float* gate, const float* up, std::size_t n, float* y) {
   // (1 + tanh(u)) / 2 = 1 / (1 + e^-2u), which keeps its relative precision where tanh nears -1.
   constexpr float kLinear = -1.5957691216057308f;  // -2 sqrt(2 / pi)
@@ -130,6 +148,7 @@ namespace {
 HWY_EXPORT(RmsNorm);
 HWY_EXPORT(AddRmsNorm);
 HWY_EXPORT(NormRope);
+HWY_EXPORT(SpreadNan);
 HWY_EXPORT(GeluTanhMul);
 HWY_EXPORT(Softcap);
 HWY_EXPORT(ExpScaled);
@@ -144,6 +163,9 @@ void add_rms_norm(const float* y, const float* weight, std::size_t n, float eps,
 void norm_rope(float* x, std::size_t heads, std::size_t head_dim, const float* weight, float eps,
                const float* cosine, const float* sine) {
   HWY_DYNAMIC_DISPATCH(NormRope)(x, heads, head_dim, weight, eps, cosine, sine);
+}
+void spread_nan(float* x, std::size_t heads, std::size_t head_dim) {
+  HWY_DYNAMIC_DISPATCH(SpreadNan)(x, heads, head_dim);
 }
 void gelu_tanh_mul(const float* gate, const float* up, std::size_t n, float* y) {
   HWY_DYNAMIC_DISPATCH(GeluTanhMul)(gate, up, n, y);

@@ -20,6 +20,11 @@ void add_rms_norm(const float* y, const float* weight, std::size_t n, float eps,
 void norm_rope(float* x, std::size_t heads, std::size_t head_dim, const float* weight, float eps,
                const float* cosine, const float* sine);
 
+// Of `heads` packed vectors [heads, head_dim], one that holds a NaN or an infinity becomes NaN throughout.
+// Keys and values go through this before they are stored: affine codecs pass over a NaN among numbers
+// (as MLX does), and a broken model would write fluent text.
+void spread_nan(float* x, std::size_t heads, std::size_t head_dim);
+
 // y[i] = gelu_tanh(gate[i]) * up[i],  gelu_tanh(x) = x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 // y may be gate or up.
 void gelu_tanh_mul(const float* gate, const float* up, std::size_t n, float* y);

@@ -101,10 +101,10 @@ Result<Model> Model::load(const std::string& folder, ThreadPool& pool, const Loa
   Result<ModelTensors> tensors = ModelTensors::open(folder);
   if (!tensors.ok()) return tensors.status();
   Result<WeightReader> weights = WeightReader::create(*tensors, pool, options.progress);
-  if (!weights.ok()) return weights.status().with_context(folder);
+  if (!weights.ok()) return weights.status();
   Result<std::unique_ptr<Family>> family = d->family->load(d->config, *weights);
-  if (!family.ok()) return family.status().with_context(folder);
-  if (Status s = weights->finish(); !s.ok()) return s.with_context(folder);
+  if (!family.ok()) return family.status();
+  if (Status s = weights->finish(); !s.ok()) return s;
   return Model(std::make_shared<Impl>(
       Impl{std::move(d->info), weights->parameters(), std::move(*tensors), std::move(*family)}));
 } catch (const std::exception& e) {

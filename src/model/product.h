@@ -52,8 +52,9 @@ struct ProductOutput {
 // All outputs from one x[m * ldx + k] in one parallel section (q, k and v; gate and up): their tiles of
 // 16 outputs are dealt out to the threads as one line. Any m >= 0; small products run on the caller
 // alone. All weights have the same cols; ldx >= cols, ldy >= rows; no y overlaps x or another y. What
-// lies between the rows of a y is left alone. Never allocates: sums take up to 48 KB of each thread's
-// stack. A NaN or infinity in a row of x reaches that row of y only.
+// lies between the rows of a y is left alone. Needs up to 50 KB of each thread's stack, and from 24 rows on
+// a copy of x [m, cols] in a buffer that the calling thread keeps (without memory for it: slower, same
+// bits). A NaN or infinity in a row of x reaches that row of y only.
 //
 // The chain, for every target: y = 0; for each 64 columns, in order: a = 0; a = fma(w, x, a) for each
 // column, in order; y = y + a. Targets without FMA round the product and the sum.

@@ -149,9 +149,55 @@ struct Kernel {
   }
 };
 
+// ---- many rows: x and weights both come in the order they are read
+
+// One strip: kPanelRows rows times kStrip vectors of outputs, whose 12 (24 with AVX-512) accumulators
+// leave just enough registers for a column's weights and one number of x: 7 loads for 12 FMAs.
+inline constexpr std::size_t kPanelRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+inline constexpr std::size_t kStrip = 3;
+inline constexpr std::size_t kStripOutputs = kStrip * kLanes;
+static_assert(3 * kTileRows % kStripOutputs == 0, "three tiles are whole strips");
+
+// acc = w * x + acc. Told by name to work in place, gcc needs no copies and so spills nothing (a fifth).
+HWY_INLINE void fma_in_place(Vec& acc, Vec w, Vec x) {
+#if HWY_TARGET == HWY_AVX2
+  asm("vfmadd231ps %2, %1, %0" : "+x"(acc.raw) : "x"(w.raw), "x"(x.raw));
+#elif HWY_TARGET == HWY_AVX3
+  asm("vfmadd231ps %2, %1, %0" : "+v"(acc.raw) : "v"(w.raw), "v"(x.raw));
+#else
+  acc = hn::MulAdd(w, x, acc);
+#endif
+}
+
+// The `cols` columns of one group: weights [column][kStripOutputs], x [column][kPanelRows]. Adds to
+// sums[r * sum_stride + output]. Not inlined: among its caller's variables it would spill.
+HWY_NOINLINE void panel_strip(const float* weights, std::size_t cols, const float* x, float* sums,
+                              std::size_t sum_stride) {
+  const F f;
+  Vec acc[kPanelRows][kStrip];
+  WINDROW_UNROLL for (std::size_t r = 0; r < kPanelRows; r++) {
+    WINDROW_UNROLL for (std::size_t v = 0; v < kStrip; v++) acc[r][v] = hn::Zero(f);
+  }
+  for (const float* end = x + cols * kPanelRows; x != end; x += kPanelRows, weights += kStripOutputs) {
+    Vec c[kStrip];
+    WINDROW_UNROLL for (std::size_t v = 0; v < kStrip; v++) c[v] = hn::Load(f, weights + v * kLanes);
+    WINDROW_UNROLL for (std::size_t r = 0; r < kPanelRows; r++) {
+      const Vec b = hn::Set(f, x[r]);
+      WINDROW_UNROLL for (std::size_t v = 0; v < kStrip; v++) fma_in_place(acc[r][v], c[v], b);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  WINDROW_UNROLL for (std::size_t r = 0; r < kPanelRows; r++) {
+    WINDROW_UNROLL for (std::size_t v = 0; v < kStrip; v++) {
+      float* out = sums + r * sum_stride + v * kLanes;
+      hn::Store(hn::Add(hn::Load(f, out), acc[r][v]), f, out);
+    }
+  }
+}
+
 // ---- which kernels exist: kMaxTiles[R - 1] tiles for R rows. 8 accumulators or more hide the latency
 // of FMA (4 cycles, 2 a cycle). Blocks that need the last register (4 rows x 3 vectors of AVX2, 12
-// accumulators) are a fifth slower than those with a few to spare (4 x 2).
+// accumulators) are a fifth slower than those with a few to spare (4 x 2) when weights are unpacked too.
 //
 // And how many tiles are walked together, a group of k at a time, each one sequential stream through
 // memory. At up to kMaxRows rows memory is waited for: 4 streams are 10 % faster than 8 on Zen 3, 8 are

@@ -45,6 +45,7 @@ struct TileJob {
   std::size_t tile_begin, tile_end;
   const float* x;
   std::size_t ldx;
+  const float* panel;  // x in panel order (fill_panel), or null: read x where it lies
   std::size_t rows;
   float* y;  // y[row * ldy + output]
   std::size_t ldy;
@@ -53,5 +54,15 @@ struct TileJob {
 using TileFunction = void (*)(const TileJob& job);
 // The kernels for this processor's best target.
 TileFunction tile_function();
+
+// The copy of x that kernels of many rows read: blocks of `block_rows` rows, each [column][row].
+struct PanelFunctions {
+  std::size_t block_rows;
+  std::size_t from_rows;  // a product of fewer rows does without
+  // Fills what block `block` takes of `panel`, whose size is [rows rounded up to block_rows][cols].
+  void (*fill)(const float* x, std::size_t ldx, std::size_t cols, std::size_t rows, std::size_t block,
+               float* panel);
+};
+PanelFunctions panel_functions();
 
 }  // namespace windrow::internal

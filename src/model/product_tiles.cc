@@ -1,9 +1,11 @@
 // What one thread does of a product: passes of rows over blocks of tiles, per SIMD target.
 //
 // One group of k of a block of tiles at a time: the group's weights stay in L1 for all rows of the
-// pass, so memory is read once a pass and in several long streams, and 16-bit weights are unpacked
-// in registers. (Unpacking them once to f32 in L1 and copying the rows of x was measured: 3 to 15 %
-// slower from 12 to 512 rows on Zen 3.)
+// pass, so memory is read once a pass and in several long streams. Few rows are read where they lie and
+// 16-bit weights unpacked in registers. Many rows come as a panel, copied once for all tiles in the order
+// the kernel reads, and the group's weights are unpacked to f32 in L1 once a pass: 10 to 20 % faster
+// on Zen 3 at 512 rows (rows of x far apart miss L1 and its TLB). Which way a row goes changes none of
+// its bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "model/product_tiles.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -14,6 +16,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checked.h"
 #include "model/product_kernels-inl.h"
 #include "model/product_layout.h"
 
@@ -21,9 +24,12 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
 
 constexpr std::size_t kSumStride = std::max(kFewRowsTiles, kManyRowsTiles) * kTileRows;
-// Rows of a pass over the weights: their sums (24 KB, 48 KB with AVX-512) are on the stack and stay in
-// L2, their x does for K up to 1024. Row blocks of 6 and of 8 divide it.
-constexpr std::size_t kPassRows = 96;
+// Tiles of a block with a panel, whole strips: 12 KB of weights share L1 with a row block of x.
+constexpr std::size_t kPanelTiles = 3;
+// Rows of a pass over the weights: their sums (36 KB) are on the stack and stay in L2.
+constexpr std::size_t kPassRows = 192;
+// From how many rows on a panel pays.
+constexpr std::size_t kPanelRowsFrom = 24;
 
 // table[rows - 1][tiles - 1]
 using GroupFunction = void (*)(const std::byte*, std::size_t, std::ptrdiff_t, std::size_t, const float*,
@@ -96,14 +102,96 @@ void block(const TileJob& job, std::size_t tile, std::size_t tiles, std::size_t 
   }
 }
 
+// A group's weights of a block of tiles as f32, [strip][column][kStripOutputs].
+template <class Format>
+void unpack(const std::byte* w, std::size_t tile_stride, std::ptrdiff_t ahead, std::size_t tiles,
+            std::size_t cols, float* out) {
+  for (std::size_t t = 0; t < tiles; t++) {
+    const std::byte* in = w + t * tile_stride;
+    for (std::size_t pair = 0; pair < column_pairs(cols); pair++, in += Format::kPairBytes) {
+      for (std::size_t line = 0; line < Format::kPairBytes; line += 64) {
+        __builtin_prefetch(in + line + ahead, 0, 2);
+      }
+      for (std::size_t part = 0; part < kParts; part++) {
+        const std::size_t vector = t * kParts + part;
+        float* to = out + (vector / kStrip * kGroup + 2 * pair) * kStripOutputs + vector % kStrip * kLanes;
+        hn::Store(Format::template load<0>(in, part), F(), to);
+        hn::Store(Format::template load<1>(in, part), F(), to + kStripOutputs);
+      }
+    }
+  }
+}
+
+// As block, for rows that come in a panel; `row` is a multiple of kPanelRows. Strips beyond the tiles and
+// rows beyond the last are computed with them, from zeros, and dropped.
+template <class Format>
+void panel_block(const TileJob& job, std::size_t tile, std::size_t tiles, std::size_t following,
+                 std::size_t row, std::size_t rows) {
+  HWY_ALIGN float sums[kPassRows * kPanelTiles * kTileRows];
+  HWY_ALIGN float weights[kPanelTiles * kTileRows * kGroup];
+  constexpr std::size_t stride = kPanelTiles * kTileRows;
+  const std::size_t blocks = div_up(rows, kPanelRows), strips = div_up(tiles * kTileRows, kStripOutputs);
+  std::fill_n(sums, blocks * kPanelRows * stride, 0.0f);
+  if (tiles < kPanelTiles) std::fill_n(weights, std::size(weights), 0.0f);
+  const std::byte* begin = job.weights + tile * job.tile_stride;
+  constexpr std::size_t group_bytes = kGroup / 2 * Format::kPairBytes;
+  for (std::size_t k = 0; k < job.cols; k += kGroup) {
+    const std::byte* w = begin + k / kGroup * group_bytes;
+    const std::byte* next =
+        k + kGroup >= job.cols ? job.weights + following * job.tile_stride : w + group_bytes;
+    const std::size_t cols = std::min(kGroup, job.cols - k);
+    unpack<Format>(w, job.tile_stride, next - w, tiles, cols, weights);
+    for (std::size_t i = 0; i < blocks; i++) {
+      const float* x = job.panel + row * job.cols + (k * blocks + i * cols) * kPanelRows;
+      for (std::size_t s = 0; s < strips; s++) {
+        panel_strip(weights + s * kGroup * kStripOutputs, cols, x,
+                    sums + i * kPanelRows * stride + s * kStripOutputs, stride);
+      }
+    }
+  }
+  const std::size_t output = tile * kTileRows;
+  const std::size_t outputs = std::min(tiles * kTileRows, job.outputs - output);
+  for (std::size_t r = 0; r < rows; r++) {
+    std::memcpy(job.y + (row + r) * job.ldy + output, sums + r * stride, outputs * sizeof(float));
+  }
+}
+
+// One block of kPanelRows rows of x. A panel is [pass][group of k][block][column][row]: what a pass reads
+// of a group is one stream. Rows beyond the last are zeros.
+void fill_panel(const float* x, std::size_t ldx, std::size_t cols, std::size_t rows, std::size_t block,
+                float* panel) {
+  const std::size_t first = block * kPanelRows, height = std::min(kPanelRows, rows - first);
+  const std::size_t pass = first / kPassRows * kPassRows;
+  const std::size_t blocks = div_up(std::min(kPassRows, rows - pass), kPanelRows);
+  const float* from[kPanelRows];
+  for (std::size_t r = 0; r < kPanelRows; r++) from[r] = x + (first + std::min(r, height - 1)) * ldx;
+  for (std::size_t k = 0; k < cols; k += kGroup) {
+    const std::size_t n = std::min(kGroup, cols - k);
+    float* out = panel + pass * cols + (k * blocks + (first - pass) / kPanelRows * n) * kPanelRows;
+    for (std::size_t i = 0; i < n; i++) {
+      for (std::size_t r = 0; r < kPanelRows; r++) out[i * kPanelRows + r] = from[r][k + i];
+    }
+    for (std::size_t r = height; r < kPanelRows; r++) {
+      for (std::size_t i = 0; i < n; i++) out[i * kPanelRows + r] = 0;
+    }
+  }
+}
+
 template <class Format>
 void run_format(const TileJob& job) {
   for (std::size_t row = 0; row < job.rows; row += kPassRows) {
     const std::size_t rows = std::min(kPassRows, job.rows - row);
-    const std::size_t most = rows <= kMaxRows ? kFewRowsTiles : kManyRowsTiles;
+    const std::size_t most = job.panel != nullptr ? kPanelTiles
+                             : rows <= kMaxRows   ? kFewRowsTiles
+                                                  : kManyRowsTiles;
     for (std::size_t tile = job.tile_begin; tile < job.tile_end; tile += most) {
       const std::size_t end = std::min(tile + most, job.tile_end);
-      block<Format>(job, tile, end - tile, end < job.tile_end ? end : job.tile_begin, row, rows);
+      const std::size_t following = end < job.tile_end ? end : job.tile_begin;
+      if (job.panel != nullptr) {
+        panel_block<Format>(job, tile, end - tile, following, row, rows);
+      } else {
+        block<Format>(job, tile, end - tile, following, row, rows);
+      }
     }
   }
 }
@@ -115,6 +203,8 @@ void run_tiles(const TileJob& job) {
     default: return run_format<BF16Format>(job);
   }
 }
+
+PanelFunctions panel_functions() { return {kPanelRows, kPanelRowsFrom, &fill_panel}; }
 
 }  // namespace windrow::internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -128,6 +218,8 @@ alignas(64) std::uint32_t high_half[kTileRows] = {
 
 HWY_EXPORT(run_tiles);
 TileFunction tile_function() { return HWY_DYNAMIC_DISPATCH(run_tiles); }
+HWY_EXPORT(panel_functions);
+PanelFunctions panel_functions() { return HWY_DYNAMIC_DISPATCH(panel_functions)(); }
 
 }  // namespace windrow::internal
 #endif

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/float16.h"
+#include "base/json.h"
 
 namespace windrow {
 namespace {
@@ -62,8 +63,9 @@ Result<WeightReader> WeightReader::create(const ModelTensors& tensors, ThreadPoo
     return WeightReader(tensors, pool, std::move(progress), n.prefix, n.head);
   }
   return Status(StatusCode::kCorrupt,
-                "no tensor \"model.embed_tokens.weight\" (nor under \"language_model.model.\" or "
-                "\"model.language_model.\")");
+                tensors.source() +
+                    ": no tensor \"model.embed_tokens.weight\" (nor under \"language_model.model.\" or "
+                    "\"model.language_model.\")");
 }
 
 bool WeightReader::ours(std::string_view name) const {
@@ -81,7 +83,8 @@ Result<PackedMatrix> WeightReader::pack(const std::string& full, std::size_t row
   Result<TensorView> view = take(full, shape);
   if (!view.ok()) return view.status();
   Result<PackedMatrix> packed = PackedMatrix::pack(view->dtype, view->bytes.data(), rows, cols, *pool_);
-  if (!packed.ok()) return packed.status().with_context(fmt::format("tensor \"{}\"", full));
+  if (!packed.ok())
+    return packed.status().with_context(fmt::format("{}: tensor {}", tensors_->source(), quote(full)));
   done_ += view->bytes.size();
   if (progress_) progress_(done_, total_);
   return packed;
@@ -117,8 +120,8 @@ Status WeightReader::finish() {
   for (const TensorView& t : tensors_->tensors()) {
     // A head beside tied embeddings repeats them (some exporters save both).
     if (!ours(t.name) || t.name == head_ || taken_.contains(t.name)) continue;
-    return Status(StatusCode::kUnsupported,
-                  fmt::format("tensor \"{}\": this model family has no use for it", t.name));
+    return Status(StatusCode::kUnsupported, fmt::format("{}: tensor {}: this model family has no use for it",
+                                                        tensors_->source(), quote(t.name)));
   }
   if (progress_) progress_(total_, total_);
   return {};

@@ -33,7 +33,8 @@ class WeightReader {
  public:
   using Progress = std::function<void(std::size_t, std::size_t)>;
   // Text models stand under "model.", or under "language_model.model." or "model.language_model."
-  // in multimodal folders. kCorrupt when there is no "embed_tokens.weight" under any of them.
+  // in multimodal folders. kCorrupt when there is no "embed_tokens.weight" under any of them. Errors begin
+  // with tensors.source().
   static Result<WeightReader> create(const ModelTensors& tensors, ThreadPool& pool, Progress progress);
 
   // `name` without the prefix, e.g. "layers.0.mlp.up_proj.weight". Errors name the whole tensor.

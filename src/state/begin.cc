@@ -129,7 +129,7 @@ class ViewBuilder {
     row.table_first = table.list->first;
     row.table_size = static_cast<std::int32_t>(table.list->pages.size());
     row.fresh = view_.fresh.data() + view_.fresh.size();
-    row.fresh_first = tokens == 0 ? shape.page_end(length) : length / shape.page_tokens;
+    row.fresh_first = tokens == 0 ? shape.page_end(length) : shape.page_of(length);
     row.fresh_size = fresh_pages(shape, length, tokens);
     const bool own = tokens > 0 && tail_is_own(shape, pool(table.storage), table, length);
     for (std::int32_t i = 0; i < row.fresh_size; i++) {
@@ -140,7 +140,7 @@ class ViewBuilder {
       } else {
         page = pool(table.storage).take();
         assert(page != kNoPage);
-        if (i == 0 && length % shape.page_tokens != 0) {
+        if (i == 0 && shape.in_page(length) != 0) {
           std::memcpy(pool(table.storage).page(page),
                       pool(table.storage).page(table.at(shape, row.fresh_first)),
                       pool(table.storage).page_bytes());
@@ -165,7 +165,7 @@ class ViewBuilder {
     PageTable& next = crossing.next;
     next.retained = crossing.from;
     next.floor = start;
-    const std::int32_t first = crossing.from / shape.page_tokens;
+    const std::int32_t first = shape.page_of(crossing.from);
     for (std::int32_t number = 0; number < end; number++) {
       if (number < shape.sink_pages || number >= first)
         next.put(shape, pool(kFinal), number, pool(kFinal).take());

@@ -145,14 +145,6 @@ Status Opening::check_cuts(std::size_t r, const Part& part) const {
   return Status();
 }
 
-std::int32_t Opening::cut(const Part& part, int g) const {
-  const AttentionGroup& group = store_.group(g);
-  const PageTable& table = part.row->tables[static_cast<std::size_t>(g)];
-  if (table.storage != kEarly || part.asked->block) return -1;
-  const std::int32_t start = group.delayed->start;
-  return part.end() > start ? start - part.length() : -1;
-}
-
 std::int32_t Opening::converted_from(const Part& part, int g) const {
   return std::max(store_.retained(g, store_.group(g).delayed->start),
                   part.row->tables[static_cast<std::size_t>(g)].retained);

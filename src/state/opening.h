@@ -37,7 +37,13 @@ class Opening {
 
   std::span<const Part> parts() const { return parts_; }
   // Where a row passes into a group's final codecs inside the step, in tokens from its first; -1: nowhere.
-  std::int32_t cut(const Part& part, int g) const;
+  std::int32_t cut(const Part& part, int g) const {
+    const AttentionGroup& group = store_.group(g);
+    if (!group.delayed || part.row->tables[static_cast<std::size_t>(g)].storage != kEarly ||
+        part.asked->block)
+      return -1;
+    return part.end() > group.delayed->start ? group.delayed->start - part.length() : -1;
+  }
   // Lowest position that the pages of a crossing row hold, sinks aside.
   std::int32_t converted_from(const Part& part, int g) const;
 
@@ -54,14 +60,14 @@ class Opening {
 // Pages that tokens at [length, length + tokens) of a row are written to: the first is its tail page, or a
 // copy of it, if length is no multiple of a page.
 inline std::int32_t fresh_pages(const TableShape& shape, std::int32_t length, std::int32_t tokens) {
-  return tokens == 0 ? 0 : shape.page_end(length + tokens) - length / shape.page_tokens;
+  return tokens == 0 ? 0 : shape.page_end(length + tokens) - shape.page_of(length);
 }
 
 // Whether the tail page of a row can be written in place.
 inline bool tail_is_own(const TableShape& shape, const PagePool& pool, const PageTable& table,
                         std::int32_t length) {
-  return length % shape.page_tokens != 0 && !table.shared() &&
-         !pool.shared(table.at(shape, length / shape.page_tokens));
+  return shape.in_page(length) != 0 && !table.shared() &&
+         !pool.shared(table.at(shape, shape.page_of(length)));
 }
 
 }  // namespace windrow

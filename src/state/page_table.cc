@@ -18,22 +18,6 @@ void unref(PagePool& pool, PageList* list) noexcept {
   delete list;
 }
 
-std::int32_t PageTable::end_page(const TableShape& shape) const {
-  const auto size = static_cast<std::int32_t>(list->pages.size());
-  return size <= shape.sink_pages ? size : list->first + size - shape.sink_pages;
-}
-
-bool PageTable::has(const TableShape& shape, std::int32_t number) const {
-  if (number < 0 || number >= end_page(shape)) return false;
-  return number < shape.sink_pages || number >= list->first;
-}
-
-PageId PageTable::at(const TableShape& shape, std::int32_t number) const {
-  assert(has(shape, number));
-  return list->pages[static_cast<std::size_t>(
-      number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];
-}
-
 void PageTable::own(PagePool& pool) noexcept {
   if (!shared()) return;
   assert(spare != nullptr && spare->pages.capacity() >= list->pages.size());
@@ -73,7 +57,7 @@ void PageTable::trim(const TableShape& shape, PagePool& pool, std::int32_t lengt
       list->pages.pop_back();
     }
   }
-  const std::int32_t first = std::max(shape.sink_pages, complete_from(shape) / shape.page_tokens);
+  const std::int32_t first = std::max(shape.sink_pages, shape.page_of(complete_from(shape)));
   const auto size = static_cast<std::int32_t>(list->pages.size());
   const std::int32_t gone = std::clamp(first - list->first, 0, std::max(0, size - shape.sink_pages));
   if (gone == 0) return;

@@ -7,6 +7,7 @@
 // All of this is done under the store's lock.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -18,11 +19,15 @@ namespace windrow {
 // What a table needs to know of its group.
 struct TableShape {
   std::int32_t page_tokens = 1;
+  std::int32_t page_shift = 0;  // 1 << page_shift == page_tokens: divisions are half of begin's time
   std::int32_t sinks = 0;       // positions
   std::int32_t sink_pages = 0;  // pages that hold them
   std::int32_t capacity = 0;    // pages of a row between steps
 
-  std::int32_t page_end(std::int32_t length) const { return (length + page_tokens - 1) / page_tokens; }
+  // The page of a position, its place there, and the first page that a row of `length` positions has not.
+  std::int32_t page_of(std::int32_t position) const { return position >> page_shift; }
+  std::int32_t in_page(std::int32_t position) const { return position & (page_tokens - 1); }
+  std::int32_t page_end(std::int32_t length) const { return (length + page_tokens - 1) >> page_shift; }
 };
 
 // Pages 0 .. sink_pages - 1 stand first (as far as the row reaches), then first, first + 1, ...
@@ -44,9 +49,19 @@ struct PageTable {
 
   // Positions from here on are all there (sinks that touch the retained ones count).
   std::int32_t complete_from(const TableShape& shape) const { return retained <= shape.sinks ? 0 : retained; }
-  std::int32_t end_page(const TableShape& shape) const;
-  bool has(const TableShape& shape, std::int32_t number) const;
-  PageId at(const TableShape& shape, std::int32_t number) const;
+  std::int32_t end_page(const TableShape& shape) const {
+    const auto size = static_cast<std::int32_t>(list->pages.size());
+    return size <= shape.sink_pages ? size : list->first + size - shape.sink_pages;
+  }
+  bool has(const TableShape& shape, std::int32_t number) const {
+    if (number < 0 || number >= end_page(shape)) return false;
+    return number < shape.sink_pages || number >= list->first;
+  }
+  PageId at(const TableShape& shape, std::int32_t number) const {
+    assert(has(shape, number));
+    return list->pages[static_cast<std::size_t>(
+        number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];
+  }
   bool shared() const { return list->refs > 1; }
 
   void ensure_spare(const TableShape& shape) {

@@ -154,7 +154,6 @@ void Step::Impl::gather_path(std::size_t r, int g) noexcept {
 void Step::Impl::publish_group(std::size_t r, int g) noexcept {
   GroupView& view = *views[static_cast<std::size_t>(g)];
   PageTable& table = rows[r]->tables[static_cast<std::size_t>(g)];
-  const std::int32_t b = store->page_tokens();
   const std::int32_t length = rows[r]->length + static_cast<std::int32_t>(path.size());
   std::size_t at = view.first_of[r];
   if (GroupView::Crossing* crossing = view.crossing_of(at + 1);
@@ -176,7 +175,8 @@ void Step::Impl::publish_group(std::size_t r, int g) noexcept {
   }
   table.retained = std::max(table.retained, store->retained(g, length));
   table.trim(table_shape, pool, length);  // first, so that the table never outgrows its capacity
-  const std::int32_t first = row.length / b, kept = table.complete_from(table_shape) / b;
+  const std::int32_t first = table_shape.page_of(row.length),
+                     kept = table_shape.page_of(table.complete_from(table_shape));
   for (std::int32_t number = first; number < table_shape.page_end(length); number++) {
     if (number >= table_shape.sink_pages && number < kept) continue;
     pool.ref(pages[number - first]);  // the view gives its own count back

@@ -38,9 +38,9 @@ struct StateStore::Impl {
   int live_rows = 0;
 
   const StatePlan::Impl& details() const { return *plan.impl_; }
-  int groups() const { return plan.group_count(); }
-  int recurrent_groups() const { return plan.recurrent_count(); }
-  const AttentionGroup& group(int g) const { return plan.group(g); }
+  int groups() const { return static_cast<int>(details().groups.size()); }
+  int recurrent_groups() const { return static_cast<int>(details().recurrent.size()); }
+  const AttentionGroup& group(int g) const { return details().groups[static_cast<std::size_t>(g)]; }
   const RecurrentShape& shape(int g) const { return plan.recurrent(g).shape; }
   const BlockLayout& layout(int storage, int g) const {
     return details().layouts[storage][static_cast<std::size_t>(g)];

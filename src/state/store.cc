@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <bit>
 #include <new>
 
 #include "state/state_impl.h"
@@ -13,6 +13,7 @@ namespace {
 TableShape table_shape(const StatePlan& plan, int g, const GroupBytes& size) {
   TableShape shape;
   shape.page_tokens = plan.page_tokens();
+  shape.page_shift = std::countr_zero(static_cast<unsigned>(shape.page_tokens));
   shape.sinks = plan.group(g).sinks;
   shape.sink_pages = sink_pages(plan.group(g), shape.page_tokens);
   shape.capacity = size.pages_per_row;

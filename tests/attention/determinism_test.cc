@@ -11,23 +11,6 @@
 namespace windrow::testing {
 namespace {
 
-std::vector<float> attend(const internal::Kernels& kernels, const Shape& shape, const ReadFixture& fixture,
-                          ThreadPool* pool = nullptr, float softcap = 0) {
-  AttentionParams params{.q_heads = shape.q_heads,
-                         .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim)),
-                         .softcap = softcap};
-  std::vector<float> out(fixture.out_size());
-  const Status status = internal::attend_with(kernels, fixture.read(), fixture.queries(), params, out, pool);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return out;
-}
-
-std::span<const float> token(const Shape& shape, const std::vector<float>& out, int t) {
-  const std::size_t size =
-      static_cast<std::size_t>(shape.q_heads) * static_cast<std::size_t>(shape.value_dim);
-  return std::span(out).subspan(static_cast<std::size_t>(t) * size, size);
-}
-
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {.kv_heads = 2, .q_heads = 4, .head_dim = 128, .value_dim = 128},
@@ -37,14 +20,21 @@ const std::vector<Shape>& shapes() {
        .head_dim = 96,
        .value_dim = 96,
        .page_tokens = 16,
-       .window = 7},
+       .window = 7,
+       .sinks = 5},
       {.keys = Codec::affine(8),
        .values = Codec::bf16(),
        .kv_heads = 2,
        .q_heads = 2,
        .page_tokens = 64,
        .window = 64},
-      {.keys = Codec::f32(), .values = Codec::affine(2, 64), .q_heads = 8, .page_tokens = 256, .window = 130},
+      {.keys = Codec::f32(),
+       .values = Codec::affine(2, 64),
+       .q_heads = 8,
+       .page_tokens = 256,
+       .window = 130,
+       .sinks = 129},
+      {.keys = Codec::affine(5), .values = Codec::affine(4), .q_heads = 2, .page_tokens = 4, .window = 50},
       {.keys = Codec::f16(),
        .values = Codec::f16(),
        .q_heads = 20,
@@ -63,7 +53,7 @@ TEST(AttentionDeterminism, ATokenAloneEqualsItselfInAChunk) {
           const std::vector<float> out = attend(kernels, shape, together);
           for (const int t : {0, 1, chunk / 2, chunk - 1}) {
             const ReadFixture alone(shape, {{.content = 3, .history = history + t}}, 7);
-            EXPECT_TRUE(same_bits(attend(kernels, shape, alone), token(shape, out, t)))
+            EXPECT_TRUE(same_bits(attend(kernels, shape, alone), token_of(shape, out, t)))
                 << "token " << t << " of " << chunk << " from " << history << ", " << shape.keys.to_string();
           }
         }
@@ -83,7 +73,7 @@ TEST(AttentionDeterminism, ATokenAloneEqualsItselfInABatchOnOtherPages) {
                                          {.content = 8, .history = 63, .fresh = 5}};
       for (const unsigned seed : {1u, 2u, 3u}) {
         const ReadFixture batch(shape, rows, seed, 0x00);
-        EXPECT_TRUE(same_bits(expected, token(shape, attend(kernels, shape, batch), 31)));
+        EXPECT_TRUE(same_bits(expected, token_of(shape, attend(kernels, shape, batch), 31)));
       }
     });
   }
@@ -95,7 +85,7 @@ TEST(AttentionDeterminism, PageSizeDoesNotMatter) {
       shape.page_tokens = 16;
       const std::vector<RowSpec> rows = {{.content = 4, .history = 290, .fresh = 20}};
       const std::vector<float> expected = attend(kernels, shape, ReadFixture(shape, rows));
-      for (const int page_tokens : {32, 64, 128, 256}) {
+      for (const int page_tokens : {1, 2, 4, 8, 32, 64, 128, 256}) {
         shape.page_tokens = page_tokens;
         EXPECT_TRUE(same_bits(expected, attend(kernels, shape, ReadFixture(shape, rows, 9))));
       }
@@ -145,18 +135,16 @@ TEST(AttentionIsolation, APositionInfluencesTheQueriesThatSeeItAndNoOthers) {
     const ReadFixture clean(shape, {row});
     for_each_target([&](const internal::Kernels& kernels) {
       const std::vector<float> expected = attend(kernels, shape, clean);
-      const int first = internal::window_begin(row.history, shape.window);
-      for (int p = first; p < row.history + row.fresh; p++) {
+      for (const int p : clean.visible_slots(0)) {
         ReadFixture spoiled(shape, {row});
         spoiled.spoil(0, p);
         const std::vector<float> out = attend(kernels, shape, spoiled);
         for (int t = 0; t < row.fresh; t++) {
           const int self = row.history + t;
-          const bool sees = p <= self && p >= internal::window_begin(self, shape.window);
-          if (sees) {
-            EXPECT_TRUE(std::isnan(token(shape, out, t)[0])) << "query at " << self << " sees " << p;
+          if (clean.sees(0, t, p)) {
+            EXPECT_TRUE(std::isnan(token_of(shape, out, t)[0])) << "query at " << self << " sees " << p;
           } else {
-            EXPECT_TRUE(same_bits(token(shape, expected, t), token(shape, out, t)))
+            EXPECT_TRUE(same_bits(token_of(shape, expected, t), token_of(shape, out, t)))
                 << "query at " << self << " is influenced by " << p << ", window " << shape.window;
           }
         }
@@ -172,8 +160,9 @@ RC_GTEST_PROP(AttentionDeterminism, AnyCutOfARowIntoStepsGivesTheSameBits, ()) {
   shape.head_dim = shape.value_dim = 32;
   shape.kv_heads = *rc::gen::inRange(1, 3);
   shape.q_heads = shape.kv_heads * *rc::gen::inRange(1, 10);
-  shape.page_tokens = *rc::gen::element(16, 32, 64, 128, 256);
+  shape.page_tokens = *rc::gen::element(1, 4, 8, 16, 32, 64, 128, 256);
   shape.window = *rc::gen::inRange(1, 300);
+  shape.sinks = *rc::gen::weightedOneOf<int>({{1, rc::gen::just(0)}, {2, rc::gen::inRange(1, 200)}});
   const int history = *rc::gen::inRange(0, 300), fresh = *rc::gen::inRange(1, 40);
   const internal::Kernels& kernels = all_kernels()[*rc::gen::inRange<std::size_t>(0, all_kernels().size())];
   const ReadFixture whole(shape, {{.content = 1, .history = history, .fresh = fresh}});
@@ -185,7 +174,7 @@ RC_GTEST_PROP(AttentionDeterminism, AnyCutOfARowIntoStepsGivesTheSameBits, ()) {
         static_cast<unsigned>(at));
     const std::vector<float> out = attend(kernels, shape, part);
     for (int t = 0; t < length; t++)
-      RC_ASSERT(same_bits(token(shape, out, 1 + t), token(shape, expected, at + t)));
+      RC_ASSERT(same_bits(token_of(shape, out, 1 + t), token_of(shape, expected, at + t)));
     at += length;
   }
 }

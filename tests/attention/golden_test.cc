@@ -108,11 +108,11 @@ struct StepCase {
     };
     int pad = 0;
     while (!visible(0, pad)) pad++;
-    if (pad == internal::window_begin(golden.length - fresh, window)) pad = 0;
+    if (pad == window_begin(golden.length - fresh, window)) pad = 0;
     for (int query = 0; query < fresh; query++) {
       const int self = golden.length - fresh + query;
       for (int p = 0; p < golden.length; p++) {
-        EXPECT_EQ(visible(query, p), p >= std::max(pad, internal::window_begin(self, window)) && p <= self);
+        EXPECT_EQ(visible(query, p), p >= std::max(pad, window_begin(self, window)) && p <= self);
       }
     }
     return pad;
@@ -136,7 +136,7 @@ struct StepCase {
                         rows, 5);
     for (int r = 0; r < golden.rows; r++) {
       const int length = golden.length - pads[static_cast<std::size_t>(r)];
-      for (int p = internal::window_begin(length - fresh, window); p < length; p++) {
+      for (int p = window_begin(length - fresh, window); p < length; p++) {
         for (int h = 0; h < golden.kv_heads; h++) {
           put(fixture, r, p, h, true, pads[static_cast<std::size_t>(r)]);
           put(fixture, r, p, h, false, pads[static_cast<std::size_t>(r)]);

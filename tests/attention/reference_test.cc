@@ -1,4 +1,4 @@
-// The f64 reference against sums done by hand, and what it refuses.
+// The f64 reference against sums done by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,80 +85,49 @@ TEST(AttentionReference, AffineValuesAreNotRounded) {
   EXPECT_EQ(out[31], 7 * 1.0078125f + 100);
 }
 
-struct Refused {
-  const char* message;
-  void (*spoil)(KvRead&, AttentionParams&, std::size_t& q, std::size_t& out);
-};
-
-class AttentionRefuses : public ::testing::TestWithParam<Refused> {};
-
-const float kBadSinks[] = {0, NAN, 0, 0};
-
-TEST_P(AttentionRefuses, WithOneLineThatNamesIt) {
-  Shape shape = tiny();
-  shape.kv_heads = 2;
-  shape.q_heads = 4;
-  ReadFixture fixture(shape, {{.history = 20, .fresh = 2}, {.content = 1, .history = 3, .fresh = 1}});
-  KvRead read = fixture.read();
-  AttentionParams params{.q_heads = 4};
-  std::size_t q_size = fixture.queries().size(), out_size = fixture.out_size();
-  V q(q_size + 1), out(out_size + 1);
-  ASSERT_TRUE(
-      attend_reference(read, std::span(q).first(q_size), params, std::span(out).first(out_size)).ok());
-  GetParam().spoil(read, params, q_size, out_size);
-  const Status status =
-      attend_reference(read, std::span(q).first(q_size), params, std::span(out).first(out_size));
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), GetParam().message);
+// A query e0 over keys e0 * 0 gives the mean of the values it sees: value p is 2^p.
+double mean_of(const Shape& shape, const RowSpec& row, std::size_t token) {
+  ReadFixture fixture(shape, {row});
+  for (const int slot : fixture.visible_slots(0)) {
+    V k(16, 0.0f), v(16, 0.0f);
+    v[0] = std::ldexp(1.0f, slot);
+    fixture.put_vector(0, slot, 0, true, k);
+    fixture.put_vector(0, slot, 0, false, v);
+  }
+  const V q(static_cast<std::size_t>(row.fresh) * 16, 0.0f);
+  V out(q.size());
+  const Status status = attend_reference(fixture.read(), q, {}, out);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return static_cast<double>(out[token * 16]);
 }
 
-const std::int32_t kGap[] = {20, 22, 3}, kNegative[] = {-1, 0, 3}, kShortOffsets[] = {0, 2},
-                   kBackwards[] = {0, 3, 2}, kOffsets[] = {0, 2, 2}, kLatePage[] = {1, 0},
-                   kBadPage[] = {0, -1, 2}, kManyPages[] = {0, 2, 9};
+TEST(AttentionReference, SeesSinksForEver) {
+  Shape shape = tiny();
+  shape.window = 2;
+  shape.sinks = 1;
+  EXPECT_DOUBLE_EQ(mean_of(shape, {.history = 6}, 0), static_cast<float>((1 + 32 + 64) / 3.0));
+  EXPECT_DOUBLE_EQ(mean_of(shape, {.history = 1}, 0), 1.5);  // both see position 0, it counts once
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    All, AttentionRefuses,
-    ::testing::Values(
-        Refused{"attention: q has 193 numbers, expected 3 tokens x 4 heads x 16",
-                [](auto&, auto&, auto& q, auto&) { q++; }},
-        Refused{"attention: out has 191 numbers, expected 3 tokens x 4 heads x 16",
-                [](auto&, auto&, auto&, auto& out) { out--; }},
-        Refused{"attention: 3 query heads over 2 kv heads, expected a multiple",
-                [](auto&, auto& p, auto&, auto&) { p.q_heads = 3; }},
-        Refused{"attention: 0 query heads over 2 kv heads, expected a multiple",
-                [](auto&, auto& p, auto&, auto&) { p.q_heads = 0; }},
-        Refused{"attention: scale nan", [](auto&, auto& p, auto&, auto&) { p.scale = NAN; }},
-        Refused{"attention: scale inf", [](auto&, auto& p, auto&, auto&) { p.scale = INFINITY; }},
-        Refused{"attention: softcap -1", [](auto&, auto& p, auto&, auto&) { p.softcap = -1; }},
-        Refused{"attention: softcap inf", [](auto&, auto& p, auto&, auto&) { p.softcap = INFINITY; }},
-        Refused{"attention: 3 sinks for 4 query heads",
-                [](auto&, auto& p, auto&, auto&) { p.sinks = std::span(kBadSinks).first(3); }},
-        Refused{"attention: sink 1 is nan", [](auto&, auto& p, auto&, auto&) { p.sinks = kBadSinks; }},
-        Refused{"attention: a read without pages", [](auto& r, auto&, auto&, auto&) { r.layout = nullptr; }},
-        Refused{"attention: 0 kv heads", [](auto& r, auto&, auto&, auto&) { r.kv_heads = 0; }},
-        Refused{"attention: window of 0 positions", [](auto& r, auto&, auto&, auto&) { r.window = 0; }},
-        Refused{"attention: 24 positions a page, expected a multiple of 16",
-                [](auto& r, auto&, auto&, auto&) { r.page_tokens = 24; }},
-        Refused{"attention: a read of 32 + 16 dims, 16 positions a page, 2048 bytes a block over a layout of "
-                "16 + 16, "
-                "16, 2048",
-                [](auto& r, auto&, auto&, auto&) { r.head_dim = 32; }},
-        Refused{"attention: row 0 goes from position 20 to 22, tokens of a row are consecutive",
-                [](auto& r, auto&, auto&, auto&) { r.positions = kGap; }},
-        Refused{"attention: row 0 at position -1",
-                [](auto& r, auto&, auto&, auto&) { r.positions = kNegative; }},
-        Refused{"attention: 2 rows with 2 row offsets and 3 page offsets",
-                [](auto& r, auto&, auto&, auto&) { r.row_offsets = kShortOffsets; }},
-        Refused{"attention: row offsets 0 .. 2 for 3 tokens",
-                [](auto& r, auto&, auto&, auto&) { r.row_offsets = kOffsets; }},
-        Refused{"attention: row offsets 0 .. 2 for 3 tokens",
-                [](auto& r, auto&, auto&, auto&) { r.row_offsets = kBackwards; }},
-        Refused{"attention: row 0 sees pages 0 .. 1, its table holds 2 from 1",
-                [](auto& r, auto&, auto&, auto&) { r.first_page = kLatePage; }},
-        Refused{"attention: row 0 has the page index -1",
-                [](auto& r, auto&, auto&, auto&) { r.pages = kBadPage; }},
-        Refused{"attention: row 1 has pages 2 .. 9 of 3",
-                [](auto& r, auto&, auto&, auto&) { r.page_offsets = kManyPages; }}));
+TEST(AttentionReference, SeesTheRangeItIsGiven) {
+  const RowSpec row{.history = 3, .fresh = 3, .begins = {2, 0, 4}, .ends = {6, 5, 6}};
+  EXPECT_DOUBLE_EQ(mean_of(tiny(), row, 0), (4 + 8 + 16 + 32) / 4.0);
+  EXPECT_DOUBLE_EQ(mean_of(tiny(), row, 1), static_cast<float>(31 / 5.0));
+  EXPECT_DOUBLE_EQ(mean_of(tiny(), row, 2), (16 + 32) / 2.0);
+}
+
+TEST(AttentionReference, SeesItsAncestorsInATree) {
+  const RowSpec row{.history = 2, .fresh = 5, .parents = {-1, 0, 0, -1, 2}};
+  for (const int page_tokens : {1, 2, 16}) {
+    Shape shape = tiny();
+    shape.page_tokens = page_tokens;
+    EXPECT_DOUBLE_EQ(mean_of(shape, row, 1), (1 + 2 + 4 + 8) / 4.0);
+    EXPECT_DOUBLE_EQ(mean_of(shape, row, 3), static_cast<float>((1 + 2 + 32) / 3.0));
+    EXPECT_DOUBLE_EQ(mean_of(shape, row, 4), static_cast<float>((1 + 2 + 4 + 16 + 64) / 5.0));
+    shape.window = 2;
+    EXPECT_DOUBLE_EQ(mean_of(shape, row, 4), (16 + 64) / 2.0);
+  }
+}
 
 }  // namespace
 }  // namespace windrow::testing

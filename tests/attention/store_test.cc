@@ -96,10 +96,7 @@ TEST(AttentionKernels, RefuseAReadOfAnotherPlan) {
   for (const StatePlan& other : {plan_of(Codec::affine(8)), plan_of(Codec::affine(4), 21)}) {
     const Status status = AttentionKernels::select(other)->attend(*read, q, params, out, nullptr);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find(
-                  "attention: layer 0 of another plan: 2 x (64 q4:64 + 32 q4:32), window 20, expected"),
-              std::string::npos)
-        << status.message();
+    EXPECT_EQ(status.message().rfind("attention: layer 0 of another plan: ", 0), 0u) << status.message();
   }
   read->layer = 9;
   EXPECT_EQ(AttentionKernels::select(plan)->attend(*read, q, params, out, nullptr).message(),

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "cli/program.h"
@@ -126,6 +127,22 @@ TEST(CliGenerate, TheSummaryStandsOnStderrWithTheRing) {
   EXPECT_EQ(end.err.find('\x1b'), std::string::npos) << "no colours off a terminal";
 }
 
+TEST(CliGenerate, TheSummaryComparesWithBf16OnlyWhatIsNotBf16) {
+  const auto err = [](std::vector<std::string> more) {
+    std::vector<std::string> args = {"generate", "--model",      kStoryteller, "--prompt",
+                                     "a",        "--max-tokens", "3"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_program(on_one_thread(args)).err;
+  };
+  EXPECT_NE(err({}).find("state of 4 positions: 96.0 KiB as bf16, 96.0 KiB as bf16 without windows\n"),
+            std::string::npos);
+  EXPECT_NE(err({"--kv-keys", "q8"}).find(" as q8:64/bf16, 96.0 KiB as bf16, 96.0 KiB as bf16 without"),
+            std::string::npos);
+  const std::string whole = err({"--summary"});
+  EXPECT_NE(whole.find("    bf16     "), std::string::npos);
+  EXPECT_EQ(whole.find("    bf16     "), whole.rfind("    bf16     ")) << whole;
+}
+
 TEST(CliGenerate, PromptFilesAreReadAsTheyAre) {
   const TempFolder dir;
   dir.write("prompt.txt", "Alice said to the Wizard:");
@@ -243,6 +260,26 @@ TEST(Cli, HelpAndVersionGoToStdoutAndEndWell) {
     EXPECT_EQ(end.code, 0);
     EXPECT_NE(end.out.find("--model"), std::string::npos);
     EXPECT_NE(run_program({"--help"}).out.find(sub), std::string::npos);
+  }
+}
+
+TEST(Cli, HelpFitsATerminalAndTellsTheRangeOfEveryNumber) {
+  for (const char* sub : {"generate", "logits", "plan"}) {
+    std::istringstream help(run_program({sub, "--help"}).out);
+    std::string all;
+    for (std::string line; std::getline(help, line);) {
+      EXPECT_LE(line.size(), 80u) << sub << ": " << line;
+      all += line.substr(std::min(line.find_first_not_of(' '), line.size())) + " ";
+    }
+    // An entry runs from its flag to the next one.
+    for (std::size_t at = all.find("--"), next = 0; at != std::string::npos; at = next) {
+      next = all.find(" --", at + 1);
+      const std::string entry = all.substr(at, next - at);
+      const std::size_t type = entry.find(' ') + 1;
+      if (entry[type] != 'N' && entry[type] != 'X') continue;
+      EXPECT_TRUE(entry.find("(from ") != entry.npos || entry.find("(above ") != entry.npos) << entry;
+      EXPECT_NE(entry.find("default ") != entry.npos, entry.find("REQUIRED") != entry.npos) << entry;
+    }
   }
 }
 

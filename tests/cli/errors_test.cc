@@ -57,9 +57,9 @@ TEST(CliErrors, NumbersOutOfRangeNameTheFlagTheTextAndTheRange) {
       flag("--temperature", "-0.5", "\"-0.5\" is not a number from 0 to 100"),
       flag("--temperature", "inf", "\"inf\" is not a number from 0 to 100"),
       flag("--temperature", "0.8x", "\"0.8x\" is not a number from 0 to 100"),
-      flag("--top-p", "2", "\"2\" is not a number from 0 to 1"),
-      flag("--top-p", "0", "0 leaves no token, must be above 0"),
-      flag("--min-p", "1", "must be below 1"),
+      flag("--top-p", "2", "\"2\" is not a number above 0 to 1"),
+      flag("--top-p", "0", "\"0\" is not a number above 0 to 1"),
+      flag("--min-p", "1", "\"1\" is not a number from 0, below 1"),
       flag("--top-k", "-1", "\"-1\" is not a whole number from 0 to 1073741824"),
       flag("--repetition-penalty", "0", "\"0\" is not a number from 0.01 to 100"),
       flag("--seed", "18446744073709551616",
@@ -118,7 +118,7 @@ TEST(CliErrors, CodecsAreCheckedAgainstTheModel) {
 
 TEST(CliErrors, TheCommandLineItself) {
   expect_errors({
-      {{}, 2, "A subcommand is required"},
+      {{}, 2, "a subcommand is needed: generate, logits, plan, tokenize, detokenize"},
       {{"sing"}, 2, "\"sing\" is no subcommand"},
       {{"generate", "--ids", "1"}, 2, "--model is required"},
       {{"plan", "--model", kTiny}, 2, "--context is required"},
@@ -128,10 +128,25 @@ TEST(CliErrors, TheCommandLineItself) {
       {{"plan", "--model", kTiny, "--context", "8", "--rows", "0"},
        2,
        "--rows: \"0\" is not a whole number from 1 to 65536"},
-      {{"generate", "--model", kTiny, "--ids", "1", "--colour"},
-       2,
-       "The following argument was not expected: --colour"},
+      {{"generate", "--model", "", "--ids", "1"}, 2, "--model: is empty"},
+      {{"tokenize", "--model", ""}, 2, "--model: is empty"},
   });
+  const std::vector<std::string> base = {"generate", "--model", kTiny, "--ids", "1"};
+  expect_errors({
+      {with(base, {"--colour"}), 2, "--colour: no such flag"},
+      {with(base, {"--promt", "a"}), 2, "--promt: no such flag, did you mean --prompt?"},
+      {with(base, {"--temp=1"}), 2, "--temp: no such flag, did you mean --temperature?"},
+      {with(base, {"--temp", "1"}), 2, "--temp: no such flag, did you mean --temperature?"},
+      {with(base, {"2"}), 2, "\"2\" is not expected"},
+      {with(base, {"plan"}), 2, "\"plan\" is not expected"},
+      {with(base, {"--seed"}), 2, "--seed: its value is missing (N)"},
+      {with(base, {"--kv", "q4", "--kv"}), 2, "--kv: its value is missing (CODEC)"},
+      {with(base, {"--ids", "2"}), 2, "--ids: given 2 times, allowed is once"},
+      {with(base, {"--quiet=3"}), 2, "--quiet: takes no value"},
+      {with(base, {"--prompt-file", ""}), 2, "--prompt-file: is empty"},
+  });
+  EXPECT_EQ(run_program({"genrate"}).err,
+            "windrow: \"genrate\" is no subcommand, did you mean generate? (see: windrow --help)\n");
 }
 
 TEST(CliErrors, FilesThatAreNotThereOrNotModelsAreFailures) {
@@ -172,9 +187,9 @@ TEST(CliErrors, PromptsLongerThanTheModelAreRefused) {
 
 TEST(CliErrors, AFullDiskAndAnInvalidTextOnStdinAreFailures) {
   const TempFolder dir;
-  const Ended full = wait_program(
-      dir,
-      start_program(dir, {"generate", "--model", kTiny, "--ids", "1", "--max-tokens", "3"}, "", "/dev/full"));
+  const Ended full =
+      wait_program(dir, start_program(dir, {"generate", "--model", kTiny, "--ids", "1", "--max-tokens", "3"},
+                                      "", {.in = "", .out = "/dev/full", .err = ""}));
   EXPECT_EQ(full.code, 1);
   EXPECT_EQ(full.err, "windrow: stdout: No space left on device\n");
   const Ended text = run_program({"tokenize", "--model", kStoryteller}, "ab\xc3");

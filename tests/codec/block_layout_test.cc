@@ -29,14 +29,14 @@ struct Block {
 };
 
 // Layouts of two different codecs with different dims, keys and values each having been every codec.
-std::vector<BlockLayout> layouts() {
+std::vector<BlockLayout> layouts(int page_tokens = kPage) {
   std::vector<BlockLayout> out;
   const auto codecs = testing::all_codecs();
   for (std::size_t i = 0; i < codecs.size(); i++) {
     const Codec& k = codecs[i];
     const Codec& v = codecs[(i + 7) % codecs.size()];
-    out.push_back(
-        BlockLayout::make(k, k.is_affine() ? 3 * k.group() : 80, v, v.is_affine() ? v.group() : 48, kPage));
+    out.push_back(BlockLayout::make(k, k.is_affine() ? 3 * k.group() : 80, v, v.is_affine() ? v.group() : 48,
+                                    page_tokens));
   }
   return out;
 }
@@ -91,6 +91,53 @@ TEST(BlockLayout, AValuePositionHoldsItsWordsSideBySide) {
   const SideLayout values = BlockLayout::make(Codec::bf16(), 32, Codec::bf16(), 32, kPage).values;
   EXPECT_EQ(values.index(16, 0, 15), 15u);
   EXPECT_EQ(values.index(16, 21, 3), 21u * 16 + 3);
+}
+
+TEST(BlockLayout, PagesUnderATileAreOneNarrowerTileWithAlignedParts) {
+  for (const int page_tokens : {1, 2, 4, 8}) {
+    const BlockLayout l = BlockLayout::make(Codec::affine(4, 32), 96, Codec::bf16(), 80, page_tokens);
+    EXPECT_EQ(l.keys.lanes, page_tokens);
+    std::vector<int> owners(l.bytes / 4, 0);
+    for (const SideLayout* side : {&l.keys, &l.values}) {
+      EXPECT_EQ(side->codes_offset % 64, 0u);
+      EXPECT_EQ(side->params_offset % 64, 0u);
+      for (int position = 0; position < page_tokens; position++) {
+        for (int w = 0; w < side->words; w++) {
+          owners.at(side->codes_offset / 4 + side->index(side->words, position, w))++;
+        }
+        for (int w = 0; w < side->params; w++) {
+          owners.at(side->params_offset / 4 + side->index(side->params, position, w))++;
+        }
+      }
+    }
+    EXPECT_EQ(l.bytes % 64, 0u);
+    EXPECT_EQ(std::count(owners.begin(), owners.end(), 1), page_tokens * (12 + 3 + 40));
+    EXPECT_EQ(std::count(owners.begin(), owners.end(), 0) + page_tokens * (12 + 3 + 40),
+              static_cast<long>(owners.size()));
+  }
+}
+
+TEST(BlockLayout, CopiedRecordsAreEqualWhateverThePageSizes) {
+  std::mt19937 random(4);
+  for (const Codec& codec : testing::all_codecs()) {
+    const int dim = codec.is_affine() ? codec.group() : 48;
+    for (const int from_tokens : {1, 2, 8, 16, 64}) {
+      for (const int to_tokens : {1, 4, 16, 128}) {
+        const BlockLayout from = BlockLayout::make(codec, dim, codec, dim, from_tokens);
+        const BlockLayout to = BlockLayout::make(codec, dim, codec, dim, to_tokens);
+        const Block source(from), target(to);
+        for (const auto& [side, to_side] :
+             {std::pair{&from.keys, &to.keys}, std::pair{&from.values, &to.values}}) {
+          const Record r = random_record(*side, random);
+          side->put(source.data, from_tokens - 1, r.words, r.params);
+          copy_record(*side, source.data, from_tokens - 1, *to_side, target.data, to_tokens / 2);
+          Record got(codec, dim);
+          to_side->get(target.data, to_tokens / 2, got.words, got.params);
+          ASSERT_EQ(got, r) << codec.to_string() << " " << from_tokens << " " << to_tokens;
+        }
+      }
+    }
+  }
 }
 
 TEST(BlockLayout, EveryWordOfABlockBelongsToOnePositionOfOneSide) {
@@ -154,12 +201,16 @@ TEST(BlockLayout, APutChangesOnlyTheBytesOfItsPosition) {
 TEST(StoreVector, EqualsEncodeThenPutOnEveryTargetAndTouchesNothingElse) {
   testing::on_every_target([] {
     std::mt19937 random(3);
-    for (const BlockLayout& l : layouts()) {
+    std::vector<BlockLayout> all = layouts();
+    for (const int page_tokens : {1, 8}) {
+      for (const BlockLayout& l : layouts(page_tokens)) all.push_back(l);
+    }
+    for (const BlockLayout& l : all) {
       const Block stored(l), put(l);
       for (int kind = 0; kind < static_cast<int>(Numbers::kCount); kind++) {
         for (const SideLayout* side : {&l.keys, &l.values}) {
           const auto n = static_cast<std::size_t>(side->head_dim);
-          const int position = static_cast<int>(random() % kPage);
+          const int position = static_cast<int>(random() % static_cast<unsigned>(l.page_tokens));
           const auto x = testing::numbers(static_cast<Numbers>(kind), n + 1, random);
           store_vector(*side, stored.data, position, x.data() + 1);
           Record record(side->codec, side->head_dim);

@@ -200,8 +200,8 @@ TEST(Sampler, LogitsThatMeanNothingAreErrors) {
     return sampler->sample(logits, {}, 0).status().message();
   };
   EXPECT_EQ(message({}), "sampler: no logits");
-  EXPECT_EQ(message({0, kNan}), "sampler: the logit of id 1 is nan");
-  EXPECT_EQ(message({kNan, 1}), "sampler: the logit of id 0 is nan");
+  EXPECT_EQ(message({0, kNan}), "sampler: the logit of id 1 is NaN");
+  EXPECT_EQ(message({kNan, 1}), "sampler: the logit of id 0 is NaN");
   EXPECT_EQ(message({0, 1, kInf}), "sampler: the logit of id 2 is inf");
   EXPECT_EQ(message({-kInf, -kInf}), "sampler: every logit is -inf");
 }

@@ -157,6 +157,31 @@ TEST(Layers, NaNReachesTheOutputOfNormAndGelu) {
   });
 }
 
+TEST(Layers, SpreadNanFillsTheVectorsThatHoldOneAndNoOther) {
+  on_every_target([] {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()}) {
+      for (std::size_t n : {1, 16, 19, 64, 80}) {
+        for (std::size_t at = 0; at < n; at++) {
+          const std::vector<float> x = random_floats(3 * n, 12, 1e30f);
+          std::vector<float> y = x;
+          spread_nan(y.data(), 3, n);
+          EXPECT_EQ(y, x);
+          y[n + at] = bad;
+          spread_nan(y.data(), 3, n);
+          for (std::size_t i = 0; i < 3 * n; i++) {
+            if (i / n == 1) {
+              EXPECT_TRUE(std::isnan(y[i]));
+            } else {
+              EXPECT_EQ(y[i], x[i]);
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST(Layers, ExpScaledIsTheExponentialDownToZero) {
   on_every_target([] {
     std::vector<float> x = random_floats(131, 11, 50.0f);

@@ -95,7 +95,7 @@ TEST(Product, EveryTargetMakesTheScalarChainBitForBit) {
 }
 
 TEST(Product, ARowsBitsDoNotDependOnTheBatchItsPlaceOrTheThreads) {
-  constexpr std::size_t kRows = 137;
+  constexpr std::size_t kRows = 230;  // a panel of more than one pass
   ThreadPool pools[] = {make_pool(1), make_pool(2), make_pool(3)};
   unsigned seed = 100;
   for (const DType dtype : kDTypes) {
@@ -108,8 +108,8 @@ TEST(Product, ARowsBitsDoNotDependOnTheBatchItsPlaceOrTheThreads) {
         const bool slow = !has_fma(target);
         if (slow && n == 1040) return;
         const std::vector<float> all = product(packed, x.data(), k, kRows, pools[0]);
-        for (const std::size_t m : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 64, 100}) {
-          if (slow && m > 17) continue;
+        for (const std::size_t m : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 23, 24, 25, 64, 100, 193}) {
+          if (slow && m > 25) continue;
           for (const std::size_t offset : {0, 37}) {
             for (ThreadPool& pool : pools) {
               SCOPED_TRACE(fmt::format("{} N {} K {} M {} offset {} threads {}", dtype_name(dtype), n, k, m,
@@ -153,7 +153,7 @@ TEST(Product, SeveralOutputsInOneCallEqualOneCallEach) {
                              random_weights(DType::kF16, 333, k, 3), random_weights(DType::kBF16, 16, k, 4)};
   std::vector<PackedMatrix> packed;
   for (const Weights& w : weights) packed.push_back(pack(w, one));
-  for (const std::size_t m : {1, 5, 33}) {
+  for (const std::size_t m : {1, 5, 23, 33}) {
     const std::vector<float> x = random_activations(m * k, 5);
     for (const int threads : {1, 2, 3, 8}) {
       SCOPED_TRACE(fmt::format("M {} threads {}", m, threads));
