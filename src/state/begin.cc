@@ -126,7 +126,7 @@ class ViewBuilder {
     row.length = length;
     row.storage = table.storage;
     row.table = table.list->pages.data();
-    row.table_first = table.list->first;
+    row.table_first = std::max(table.list->first, shape.sink_pages);  // the list of a new row says 0
     row.table_size = static_cast<std::int32_t>(table.list->pages.size());
     row.fresh = view_.fresh.data() + view_.fresh.size();
     row.fresh_first = tokens == 0 ? shape.page_end(length) : shape.page_of(length);
