@@ -51,6 +51,7 @@ struct MlxSerialCache {
   int idx = 0;            // _idx: the slot behind the newest token
   int keep = 0;
   int max_size = kFullWindow;
+  bool whole_window = true;  // false: mlx-lm's extract cut it out of a batch without whole_windows, see there
 };
 
 struct MlxBatchCache {
@@ -59,9 +60,13 @@ struct MlxBatchCache {
   std::vector<int> offset;        // [batch]: tokens of each row; below 0 while it has only padding
   std::vector<int> left_padding;  // [batch]: the column where position 0 stands, or would; may be below 0
   int idx = 0;                    // _idx: the slot behind every row's newest token
-  int columns = 0;                // _offset: columns ever written; unused without a ring
+  int columns = 0;                // _offset: columns ever written; for MLX, not looked at on the way in
   bool rotated = false;           // the oldest column stands at idx
   int max_size = kFullWindow;
+  // Of a ring that is not rotated: whether a row longer than W - 1 tokens has its newest W in place. MLX
+  // promises W - 1: a padded chunk or rejected drafts may have left a column of padding before those, and its
+  // own fields do not tell. True for what is exported here and after mlx-lm's merge.
+  bool whole_windows = false;
 };
 
 // The newest min(length, W) positions and the sinks of the cache's row, as records of the group's codecs.
@@ -71,9 +76,9 @@ struct MlxBatchCache {
 //   group's own codecs already.
 WINDROW_API Result<LayerRecords> records_from_mlx(const MlxSerialCache& cache, const AttentionGroup& group,
                                                   int layer);
-// Of each row. Padding is never read. Right padding must have been rolled out (finalize). After columns were
-// lost to the window (rotated is false and columns > idx) a ring promises W - 1 positions of a row, not W,
-// since a padded prompt may have left a column of padding before them; so many are taken then.
+// Of each row. Padding is never read. Right padding must have been rolled out (finalize). Of a ring that is
+// not rotated W - 1 positions are taken, which is all that the next query needs, unless whole_windows says
+// more.
 WINDROW_API Result<std::vector<LayerRecords>> records_from_mlx(const MlxBatchCache& cache,
                                                                const AttentionGroup& group, int layer);
 

@@ -133,6 +133,7 @@ Result<MlxBatchCache> mlx_from_records(std::span<const LayerRecords* const> rows
     return invalid(fmt::format("{}: MLX's batches keep no sinks, the group has {}", name, group.sinks));
   MlxBatchCache out;
   out.max_size = group.window;
+  out.whole_windows = true;
   int longest = 0;
   std::optional<Codecs> wanted;
   for (std::size_t b = 0; b < rows.size(); b++) {

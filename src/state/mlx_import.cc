@@ -123,8 +123,9 @@ Result<LayerRecords> records_from_mlx(const MlxSerialCache& cache, const Attenti
   columns.fixed = std::min(cache.keep, columns.count);
   columns.first = turned ? idx : columns.fixed;
   columns.wrap = cache.keep;
-  return take_row(name, cache.keys, cache.values, group, layer, 1, 0, slots, cache.offset, columns.count,
-                  columns);
+  const bool sure = cache.max_size == kFullWindow || turned || cache.whole_window;
+  const int held = sure ? columns.count : std::min(columns.count, columns.fixed + group.window - 1);
+  return take_row(name, cache.keys, cache.values, group, layer, 1, 0, slots, cache.offset, held, columns);
 } catch (const std::bad_alloc&) {
   return out_of_memory();
 }
@@ -144,14 +145,14 @@ Result<std::vector<LayerRecords>> records_from_mlx(const MlxBatchCache& cache, c
   }
   Columns columns{.count = cache.rotated ? slots : idx, .end = slots};
   columns.first = cache.rotated ? idx % slots : 0;
-  // Once columns were lost, the one before the newest W - 1 may be padding that was rolled there. The next
-  // write in place, which rotates, goes over it.
-  const bool may_hold_junk = cache.max_size != kFullWindow && !cache.rotated && cache.columns > idx;
+  // The column before the newest W - 1 may be padding that was rolled there. A write in place, which rotates,
+  // goes over it.
+  const bool sure = cache.max_size == kFullWindow || cache.rotated || cache.whole_windows;
   std::vector<LayerRecords> rows;
   for (std::size_t b = 0; b < batch; b++) {
     const int length = std::max(cache.offset[b], 0);
     int held = std::min(columns.count - std::clamp(cache.left_padding[b], 0, columns.count), length);
-    if (may_hold_junk) held = std::min(held, group.window - 1);
+    if (!sure) held = std::min(held, group.window - 1);
     Result<LayerRecords> row = take_row(fmt::format("{}: row {}", name, b), cache.keys, cache.values, group,
                                         layer, batch, b, slots, length, held, columns);
     if (!row.ok()) return row.status();

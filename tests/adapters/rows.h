@@ -84,7 +84,7 @@ inline std::unique_ptr<SerialBytes> serial_of(const oracle::Kv& buffer, int offs
   auto out = std::make_unique<SerialBytes>();
   out->keys = array_of(buffer.k, keys);
   out->values = array_of(buffer.v, values);
-  out->cache = {out->keys.view(), out->values.view(), buffer.columns(), offset, idx, keep, max_size};
+  out->cache = {out->keys.view(), out->values.view(), buffer.columns(), offset, idx, keep, max_size, true};
   return out;
 }
 inline std::unique_ptr<SerialBytes> serial_of(const oracle::SerialRing& ring, const Codec& keys,
