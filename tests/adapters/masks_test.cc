@@ -253,6 +253,61 @@ TEST_F(Reads, C12_TokenTreesSeeTheirAncestors) {
                  {0, 1, 2, 3, 4, 5, 11}}});
 }
 
+// Rows of one read in two codecs, one of them crossing its start inside the step: that one stands in the
+// read as two rows, and each has columns of its own.
+TEST(ReadsDelayed, C27_C28_RowsOnBothSidesOfTheirStart) {
+  const StatePlan plan =
+      must(StatePlan::Builder({.rows = 2, .tokens = 32, .step_tokens = 16})
+               .attention({.layers = {0},
+                           .window = 6,
+                           .head_dim = 32,
+                           .value_dim = 32,
+                           .keys = Codec::affine(4, 32),
+                           .values = Codec::affine(4, 32),
+                           .delayed = Delayed{.start = 8, .keys = Codec::f16(), .values = Codec::f16()}})
+               .page_tokens(4)
+               .build());
+  const AttentionGroup& g = plan.group(0);
+  Result<StateStore> store = StateStore::create(plan, {.poison = true});
+  ASSERT_TRUE(store.ok());
+  Row a = *store->new_row(), b = *store->new_row();
+  feed(*store, a, {0, 1, 2, 3, 4, 5});
+  feed(*store, b, {100, 101});
+  Row* const rows[] = {&a, &b};
+  const int lengths[] = {4, 1};  // a: tokens 6, 7 come before the start, 8 and 9 behind it
+  Result<Step> step = store->begin(rows, lengths);
+  ASSERT_TRUE(step.ok()) << step.status().message();
+  ASSERT_TRUE(append_all(*step, plan, {6, 7, 8, 9, 102}).ok());
+  Result<KvRead> read = step->read(0);
+  ASSERT_TRUE(read.ok());
+  ASSERT_EQ(read->rows.size(), 3u);
+  const std::vector<int> want[] = {{1, 2, 3, 4, 5, 6, 7}, {3, 4, 5, 6, 7, 8, 9}, {100, 101, 102}};
+  for (int r = 0; r < 3; r++) {
+    Result<MlxWindow> one = mlx_window(*read, std::vector{r});
+    ASSERT_TRUE(one.ok()) << one.status().message();
+    const Codec codec = r == 1 ? g.keys : Codec::f16();
+    oracle::Tensor expected = token_tensor(want[r], 0, 1, 32, true);
+    if (r == 1) {  // 3 .. 7 were stored as f16 first
+      for (float& x : expected.values) x = round_to(DType::kF16, x);
+      const oracle::Tensor late = token_tensor({8, 9}, 0, 1, 32, true);
+      std::ranges::copy(late.values, expected.values.begin() + 5 * 32);
+    }
+    EXPECT_TRUE(same_array(one->keys, array_of(expected, codec).view())) << r;
+    Result<MaskArray> mask = read_masks(*read, std::vector{r});
+    EXPECT_EQ(mask->seen, r == 2 ? std::vector<std::uint8_t>(3, 1)
+                                 : (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1}));
+  }
+  const std::vector<int> all = {0, 1, 2};
+  Result<MlxWindow> mixed = mlx_window(*read, all);
+  ASSERT_FALSE(mixed.ok());
+  EXPECT_NE(mixed.status().message().find("rows stand in f16 and in q4:32; ask for plain arrays"),
+            std::string::npos)
+      << mixed.status().message();
+  Result<MlxWindow> plain = mlx_window(*read, all, Codec::f32(), Codec::bf16());
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->left_padding, (std::vector{0, 0, 4}));
+}
+
 TEST_F(Reads, C11_RowsThatTheReadHasNotAreRefused) {
   Row a = row_of(0, 2);
   Row* const rows[] = {&a};
