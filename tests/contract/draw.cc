@@ -85,7 +85,10 @@ Operation random_operation(const Model& model, std::uint64_t word) {
   const int length = model.row(op.row).length();
   switch (kind) {
     case 12: op.kind = Kind::kFork; return op;
-    case 13: op.kind = rows > 1 ? Kind::kDrop : Kind::kFork; return op;
+    case 13:
+      op.kind = rows > 1 ? Kind::kDrop : Kind::kFork;
+      op.value = std::max(0, draw(5) - 2);
+      return op;
     case 14:
     case 15:
       op.kind = Kind::kTruncate;
@@ -112,6 +115,7 @@ Operation random_operation(const Model& model, std::uint64_t word) {
                             : Operation::Ending::kResolve;
   op.hold = draw.one_in(12) && model.held.size() < 2;
   op.twice = draw.one_in(16);
+  const int apart = std::max(0, draw(8) - 5);
   // A subset of the rows, in some order.
   std::vector<int> order;
   for (int r = 0; r < rows; r++) {
@@ -122,6 +126,7 @@ Operation random_operation(const Model& model, std::uint64_t word) {
     op.parts.push_back(random_part(model, r, room, draw));
     room -= op.parts.back().length();
   }
+  op.apart = std::min(op.parts.size(), static_cast<std::size_t>(apart));
   return op;
 }
 

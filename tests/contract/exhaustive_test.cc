@@ -120,6 +120,17 @@ Letter block(int length) {
     return op;
   };
 }
+Letter spans(int length, int begin, int end, int keep) {
+  return [=](const Model& m) {
+    Operation op{.kind = Kind::kStep};
+    op.parts.push_back(make_part(m, 0, length));
+    op.parts[0].kind = Part::Kind::kSpans;
+    op.parts[0].spans.push_back({begin, end});
+    op.parts[0].starts.assign(static_cast<std::size_t>(length), std::max(0, m.row(0).length() - 1));
+    keep_first(op.parts[0], keep);
+    return op;
+  };
+}
 // On row 0; with `more`, not when all rows are taken.
 Letter on_row(Kind kind, int value = 0, bool more = true) {
   return [=](const Model& m) {
@@ -185,8 +196,13 @@ TEST(ContractExhaustive, C12_Trees) {
           {step(0, 3, 3), tree(0, {-1, -1, 0}, 2), tree(-1, {-1, 0, 0, 1}, 3), tree(0, {-1, 0, 0, 1}, 2),
            on_row(Kind::kFork), cut(0, 1)});
 }
+TEST(ContractExhaustive, C12_C23_BlocksSpansAndWindowStarts) {
+  explore("blocks", windows({.rows = 2, .tree_nodes = 4}),
+          {step(0, 3, 3), step(-1, 1, 1), block(4), spans(4, 1, 4, 2), on_row(Kind::kFork), cut(-1, 1)});
+}
 TEST(ContractExhaustive, C27_DelayedByStart) {
-  explore("delayed", windows({.keys = Codec::bf16(), .values = Codec::f16(), .delayed = 5, .rows = 2}),
+  explore("delayed",
+          windows({.keys = Codec::bf16(), .values = Codec::f16(), .delayed = 5, .rows = 2, .rollback = 2}),
           {step(0, 3, 3), step(0, 4, 1), on_row(Kind::kFork), cut(0, 1), block(4), all({4, 2}, {2, 2})});
 }
 TEST(ContractExhaustive, C27_DelayedByCall) {

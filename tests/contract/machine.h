@@ -14,8 +14,8 @@ class Machine {
 
   World& world() { return *world_; }
   const Model& model() const { return model_; }
-  // Throws Disagreement.
-  void apply(const Operation& op);
+  // Throws Disagreement; false when it was refused, as it had to be.
+  bool apply(const Operation& op);
   // Carries out an operation that was judged before at this very place: the engine only. The model is to be
   // set by model() then.
   void replay(const Operation& op);
@@ -27,10 +27,11 @@ class Machine {
   // True when it was done, false when it was refused.
   bool engine(const Operation& op, const std::vector<Expected>* expected);
   bool step(const Operation& op, const std::vector<Expected>* expected);
-  void judge_preview(const Operation& op, const std::vector<StepRow>& asked, const Result<Step>& step,
-                     const std::vector<int>& owned_before) const;
+  Result<Step> open(std::span<const Part> parts, bool judged);
+  void probe(Step& step, std::span<const Part> parts);
+  bool drop_in_step(const Operation& op);
   Status append(Step& step, const std::vector<int>& ids, int shift) const;
-  void recur(Step& step, const Operation& op, bool judged) const;
+  void recur(Step& step, std::span<const Part> parts, bool judged) const;
   void judge_attention(const KvRead& read, const Expected& expected) const;
   void judge_rest() const;
   void judge_pools() const;

@@ -13,10 +13,14 @@ bool Part::branches() const {
   return false;
 }
 
-std::string Operation::text() const {
+std::string Operation::name() const {
   static const char* const names[] = {"nothing", "new_row", "fork", "drop",    "truncate", "convert",
                                       "step",    "adopt",   "copy", "release", "alone"};
-  std::string out = names[static_cast<int>(kind)];
+  return names[static_cast<int>(kind)];
+}
+
+std::string Operation::text() const {
+  std::string out = name();
   if (kind != Kind::kStep) return out + fmt::format(" row {} value {}", row, value);
   for (const Part& p : parts) {
     static const char* const kinds[] = {"", " tree", " block", " spans"};
@@ -27,7 +31,8 @@ std::string Operation::text() const {
     out += ']';
   }
   if (ending != Ending::kResolve) out += ending == Ending::kAbort ? " abort" : " destroy";
-  return out + (hold ? " hold" : "") + (twice ? " twice" : "");
+  return out + (hold ? " hold" : "") + (twice ? " twice" : "") +
+         (apart > 0 ? fmt::format(" apart {}", apart) : "");
 }
 
 Model::Model(World& world) : world_(&world) {

@@ -43,12 +43,15 @@ struct Operation {
   enum class Ending { kResolve, kAbort, kDestroy };
   Kind kind = Kind::kNothing;
   int row = 0;
-  int value = 0;  // truncate: the length; adopt, copy: 1 through the other store; alone: step length
-  std::vector<Part> parts = {}; // of a step
+  int value = 0;  // truncate: the length; drop: 1 or 2 in an open step; adopt, copy: 1 through the other
+                  // store; alone: step length
+  std::vector<Part> parts = {};  // of a step
   Ending ending = Ending::kResolve;
-  bool hold = false;   // keeps a read of the step
-  bool twice = false;  // appends other numbers first
+  bool hold = false;      // keeps a read of the step
+  bool twice = false;     // appends other numbers first, and tries what must be refused
+  std::size_t apart = 0;  // the last parts stand in a step of their own, open at the same time
 
+  std::string name() const;
   std::string text() const;
 };
 

@@ -21,6 +21,27 @@ constexpr int kSlow = 1;
 
 struct Totals {
   long programs = 0, operations = 0, queries = 0, repeated = 0;
+  std::map<std::string, std::pair<long, long>> kinds;  // done, refused
+
+  void count(const Operation& op, bool done) {
+    operations++;
+    const auto add = [&](const std::string& name) { (done ? kinds[name].first : kinds[name].second)++; };
+    add(op.name());
+    if (op.apart > 0) add("two steps at once");
+    if (op.hold) add("read held");
+    for (const Part& p : op.parts) {
+      static const char* const names[] = {"row", "tree", "block", "spans"};
+      add(fmt::format("{}{}", names[static_cast<int>(p.kind)],
+                      p.kept() < p.length() ? ", kept in part" : ""));
+      if (!p.starts.empty()) add("window starts");
+    }
+  }
+  void print() const {
+    std::printf("%ld programs, %ld operations, %ld attention outputs, %ld of them of histories seen before\n",
+                programs, operations, queries, repeated);
+    for (const auto& [name, n] : kinds)
+      std::printf("  %s: %ld done, %ld refused\n", name.c_str(), n.first, n.second);
+  }
 };
 
 // Setups are few enough that programs share the tables of their worlds.
@@ -40,12 +61,11 @@ void run(int setup, const std::vector<std::uint64_t>& program, Totals& totals) {
     const Operation op = random_operation(machine.model(), word);
     text += "\n  " + op.text();
     try {
-      machine.apply(op);
+      totals.count(op, machine.apply(op));
     } catch (const std::exception& e) {
       world.forget_program();
       throw Disagreement(text + "\n  " + e.what());
     }
-    totals.operations++;
   }
   machine.finish();
   totals.programs++;
@@ -71,8 +91,7 @@ void random_programs(int count) {
     FAIL() << text.str();
   }
   EXPECT_GE(totals.programs, count);
-  std::printf("%ld programs, %ld operations, %ld attention outputs, %ld of them of histories seen before\n",
-              totals.programs, totals.operations, totals.queries, totals.repeated);
+  totals.print();
   testing::Test::RecordProperty("programs", static_cast<int>(totals.programs));
   testing::Test::RecordProperty("operations", static_cast<int>(totals.operations));
   testing::Test::RecordProperty("attention_outputs", static_cast<int>(totals.queries));

@@ -180,10 +180,7 @@ std::uint64_t& World::bits(std::uint64_t key) {
   return known;
 }
 
-void World::begin_program() {
-  table_->fresh_.clear();
-  table_->programs++;
-}
+void World::begin_program() { table_->fresh_.clear(); }
 
 void World::forget_program() {
   for (const std::uint64_t key : table_->fresh_) table_->bits_.erase(key);

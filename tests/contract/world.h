@@ -99,7 +99,7 @@ class World {
   void begin_program();
   void forget_program();
 
-  long programs = 0, operations = 0, steps = 0, queries = 0, repeated = 0;  // repeated: found in the table
+  long queries = 0, repeated = 0;  // outputs judged; found in the table
 
  private:
   World* table_;

@@ -2,6 +2,7 @@
 // compares the masks recorded before updates with a list of each row's tokens.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <variant>
 
@@ -34,7 +35,11 @@ struct Report {
 
 class Replay {
  public:
-  Replay(const Trace& trace, Report& report) : trace_(trace), report_(report) {
+  // Is shown every cache after every step, when it was found equal to the trace.
+  using Observer = std::function<void(const nlohmann::json& step, const Cache&)>;
+
+  Replay(const Trace& trace, Report& report, Observer observer = {})
+      : trace_(trace), report_(report), observer_(std::move(observer)) {
     const nlohmann::json& size = trace.json().at("max_size");
     if (!size.is_null()) max_size_ = size.get<int>();
   }
@@ -46,6 +51,7 @@ class Replay {
       apply(step, step.at("op"), step.at("cache"));
       expect_state(step, caches_.at(step.at("cache")));
       report_.steps++;
+      if (observer_) observer_(step, caches_.at(step.at("cache")));
       if (::testing::Test::HasFailure()) return;
     }
   }
@@ -232,6 +238,7 @@ class Replay {
 
   const Trace& trace_;
   Report& report_;
+  Observer observer_;
   std::optional<int> max_size_;  // none: full attention
   int i_ = 0;
   std::map<std::string, Cache> caches_;
