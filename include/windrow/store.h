@@ -223,7 +223,7 @@ struct PoolUse {
   int pages = 0;  // of the pool
   int owned = 0;  // by rows, steps and reads; a shared page counts once
   int free = 0;
-  int peak = 0;           // most owned so far
+  int peak = 0;           // most owned so far; of a dropped long row until its pages are reused
   std::size_t bytes = 0;  // mapped for the pool
 };
 

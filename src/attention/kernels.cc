@@ -40,9 +40,11 @@ Status check_codec(int group, const char* what, const Codec& codec, int dim) {
   return {};
 }
 
-// Whether a storage of a read holds what the group's plan says.
+// Whether a storage of a read holds what the group's plan says: its codecs, or those it delays them by.
 bool holds(const AttentionGroup& group, const BlockLayout& layout) {
-  return layout.keys.codec == group.keys && layout.values.codec == group.values;
+  if (layout.keys.codec == group.keys && layout.values.codec == group.values) return true;
+  return group.delayed && layout.keys.codec == group.delayed->keys &&
+         layout.values.codec == group.delayed->values;
 }
 
 }  // namespace
@@ -55,6 +57,10 @@ Result<AttentionKernels> AttentionKernels::select(const StatePlan& plan) {
       const AttentionGroup& group = plan.group(g);
       if (Status s = check_codec(g, "keys", group.keys, group.head_dim); !s.ok()) return s;
       if (Status s = check_codec(g, "values", group.values, group.value_dim); !s.ok()) return s;
+      if (!group.delayed) continue;
+      if (Status s = check_codec(g, "delayed keys", group.delayed->keys, group.head_dim); !s.ok()) return s;
+      if (Status s = check_codec(g, "delayed values", group.delayed->values, group.value_dim); !s.ok())
+        return s;
     }
     internal::Kernels kernels = internal::select_kernels();
     std::string target = kernels.target;
@@ -74,15 +80,15 @@ Status AttentionKernels::attend(const KvRead& read, std::span<const float> q, co
   }
   const AttentionGroup& group = impl_->plan.group(g);
   if (read.head_dim != group.head_dim || read.value_dim != group.value_dim ||
-      read.kv_heads != group.kv_heads || read.window != group.window ||
+      read.kv_heads != group.kv_heads || read.window != group.window || read.sinks != group.sinks ||
       read.page_tokens != impl_->plan.page_tokens()) {
     return Status(
         StatusCode::kInvalidArgument,
-        fmt::format("attention: layer {} of another plan: {} x ({} + {}), window {}, {} positions a "
-                    "page, expected {} x ({} + {}), window {}, {}",
-                    read.layer, read.kv_heads, read.head_dim, read.value_dim, read.window, read.page_tokens,
-                    group.kv_heads, group.head_dim, group.value_dim, group.window,
-                    impl_->plan.page_tokens()));
+        fmt::format("attention: layer {} of another plan: {} x ({} + {}), window {}, {} sinks, {} positions "
+                    "a page, expected {} x ({} + {}), window {}, {}, {}",
+                    read.layer, read.kv_heads, read.head_dim, read.value_dim, read.window, read.sinks,
+                    read.page_tokens, group.kv_heads, group.head_dim, group.value_dim, group.window,
+                    group.sinks, impl_->plan.page_tokens()));
   }
   for (const KvRead::Row& row : read.rows) {
     const BlockLayout& layout = *read.storages[row.storage].layout;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace windrow {
 namespace {
@@ -18,10 +19,11 @@ Status invalid(std::size_t r, std::string what) {
 
 Status Opening::check(std::span<const StepRow> asked, std::span<const std::shared_ptr<Row::Impl>> impls) {
   parts_.resize(asked.size());
+  needs_.resize(asked.size() * static_cast<std::size_t>(store_.groups()));
   std::int64_t total = 0;
   for (std::size_t r = 0; r < asked.size(); r++) {
     Part& part = parts_[r];
-    part.row = impls[r];
+    part.row = impls[r].get();
     part.asked = &asked[r];
     part.tokens = part.depth = asked[r].length;
     if (Status s = check_part(r, part); !s.ok()) return s;
@@ -32,13 +34,10 @@ Status Opening::check(std::span<const StepRow> asked, std::span<const std::share
                   fmt::format("begin: {} tokens in one step, the plan allows {}", total,
                               store_.plan.limits().step_tokens));
   }
-  std::vector<const Row::Impl*> sorted;
-  sorted.reserve(parts_.size());
-  for (const Part& part : parts_) sorted.push_back(part.row.get());
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return Status(StatusCode::kInvalidArgument, "begin: a row stands twice in the step");
-  }
+  bool twice = false;
+  for (const Part& part : parts_) twice = std::exchange(part.row->seen, true) || twice;
+  for (const Part& part : parts_) part.row->seen = false;
+  if (twice) return Status(StatusCode::kInvalidArgument, "begin: a row stands twice in the step");
   return Status();
 }
 
@@ -150,33 +149,39 @@ std::int32_t Opening::converted_from(const Part& part, int g) const {
                   part.row->tables[static_cast<std::size_t>(g)].retained);
 }
 
-void Opening::count(int g, std::int32_t (&taken)[kStorages]) const {
+void Opening::count(int g, std::int32_t (&taken)[kStorages]) {
   taken[kFinal] = taken[kEarly] = 0;
-  for (const Part& part : parts_) {
+  for (std::size_t r = 0; r < parts_.size(); r++) {
+    const Part& part = parts_[r];
+    Need& its = needs_[static_cast<std::size_t>(g) * parts_.size() + r];
     const PageTable& table = part.row->tables[static_cast<std::size_t>(g)];
     const TableShape& shape = store_.table(table.storage, g);
-    const std::int32_t at = cut(part, g), length = part.length();
-    const std::int32_t tokens = at < 0 ? part.tokens : at;
-    if (tokens > 0) {
-      taken[table.storage] += fresh_pages(shape, length, tokens) -
-                              (tail_is_own(shape, store_.pool(table.storage, g), table, length) ? 1 : 0);
-    }
-    if (part.tree) taken[table.storage] += fresh_pages(shape, length, part.depth);
-    if (at < 0) continue;
+    const std::int32_t length = part.length();
+    its.cut = cut(part, g);
+    const std::int32_t tokens = its.cut < 0 ? part.tokens : its.cut;
+    its.fresh = fresh_pages(shape, length, tokens);
+    its.own_tail = tokens > 0 && tail_is_own(shape, store_.pool(table.storage, g), table, length);
+    its.target = part.tree ? fresh_pages(shape, length, part.depth) : 0;
+    taken[table.storage] += its.fresh - (its.own_tail ? 1 : 0) + its.target;
+    if (its.cut < 0) continue;
     const TableShape& final_shape = store_.table(kFinal, g);
-    const std::int32_t b = shape.page_tokens, start = length + at, end = final_shape.page_end(start);
-    const std::int32_t first = converted_from(part, g) / b;
+    const std::int32_t start = length + its.cut, end = final_shape.page_end(start);
+    const std::int32_t first = shape.page_of(converted_from(part, g));
     taken[kFinal] += end - first + std::min(first, std::min(final_shape.sink_pages, end));
-    taken[kFinal] += fresh_pages(final_shape, start, part.tokens - at) - (start % b != 0 ? 1 : 0);
+    taken[kFinal] +=
+        fresh_pages(final_shape, start, part.tokens - its.cut) - (final_shape.in_page(start) != 0 ? 1 : 0);
   }
 }
 
-Status Opening::check_pools() const {
+Status Opening::check_pools() {
   for (int g = 0; g < store_.groups(); g++) {
     std::int32_t taken[kStorages];
     count(g, taken);
     for (int storage = 0; storage < kStorages; storage++) {
-      if (taken[storage] == 0 || taken[storage] <= store_.pool(storage, g).free_pages()) continue;
+      if (store_.pool(storage, g).has_free(taken[storage])) continue;
+      // All retired lists have given back their pages now, so fewer tails may be shared.
+      count(g, taken);
+      if (store_.pool(storage, g).has_free(taken[storage])) continue;
       const PoolUse use = store_.pool(storage, g).use();
       return Status(
           StatusCode::kResourceExhausted,
@@ -190,9 +195,9 @@ Status Opening::check_pools() const {
     records += part.recorded ? 1 : 0;
   }
   for (int g = 0; g < store_.recurrent_groups(); g++) {
-    const PagePool& pool = store_.states[static_cast<std::size_t>(g)];
-    const PagePool& record = store_.records[static_cast<std::size_t>(g)];
-    if (states > pool.free_pages() || records > record.free_pages()) {
+    PagePool& pool = store_.states[static_cast<std::size_t>(g)];
+    PagePool& record = store_.records[static_cast<std::size_t>(g)];
+    if (!pool.has_free(states) || !record.has_free(records)) {
       return Status(StatusCode::kResourceExhausted,
                     fmt::format("begin: the step needs {} states and {} records of recurrent group {}, free "
                                 "are {} and {}",

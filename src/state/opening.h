@@ -14,7 +14,7 @@ class Opening {
  public:
   // One row of the step, resolved.
   struct Part {
-    std::shared_ptr<Row::Impl> row;
+    Row::Impl* row = nullptr;
     const StepRow* asked = nullptr;
     std::int32_t tokens = 0;
     std::int32_t depth = 0;  // most positions it can grow by
@@ -30,10 +30,20 @@ class Opening {
   // Everything that can be refused without looking at pools. `impls`: of the rows asked for, null for
   // none. Store's lock held, as for all calls.
   Status check(std::span<const StepRow> asked, std::span<const std::shared_ptr<Row::Impl>> impls);
-  // Pages that the step takes of a group's pools.
-  void count(int g, std::int32_t (&taken)[kStorages]) const;
+  // What a row needs of one group.
+  struct Need {
+    std::int32_t cut = -1;    // where it passes into the final codecs, in tokens from its first; -1: nowhere
+    std::int32_t fresh = 0;   // pages that its tokens before the cut are written to
+    std::int32_t target = 0;  // pages for the accepted path of a tree
+    bool own_tail = false;    // the first of `fresh` is its own tail page
+  };
+  // Works out all needs of a group, and the pages that the step takes of its pools.
+  void count(int g, std::int32_t (&taken)[kStorages]);
+  const Need& need(int g, std::size_t r) const {
+    return needs_[static_cast<std::size_t>(g) * parts_.size() + r];
+  }
   // Whether all pools have what the step takes.
-  Status check_pools() const;
+  Status check_pools();
 
   std::span<const Part> parts() const { return parts_; }
   // Where a row passes into a group's final codecs inside the step, in tokens from its first; -1: nowhere.
@@ -55,6 +65,7 @@ class Opening {
 
   StateStore::Impl& store_;
   std::vector<Part> parts_;
+  std::vector<Need> needs_;  // [groups][parts]
 };
 
 // Pages that tokens at [length, length + tokens) of a row are written to: the first is its tail page, or a

@@ -3,8 +3,33 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <limits>
+
+#include "state/page_table.h"
 
 namespace windrow {
+namespace {
+
+// A list of fewer pages gives them back at once, some 5 ns each.
+constexpr std::size_t kShortList = 256;
+
+}  // namespace
+
+RetiredLists::~RetiredLists() {
+  while (head_ != nullptr) delete std::exchange(head_, head_->next_retired);
+}
+
+void RetiredLists::push(PageList* list) noexcept {
+  list->next_retired = head_;
+  head_ = list;
+}
+
+PageId RetiredLists::pop() noexcept {
+  const PageId page = head_->pages.back();
+  head_->pages.pop_back();
+  if (head_->pages.empty()) delete std::exchange(head_, head_->next_retired);
+  return page;
+}
 
 Result<PagePool> PagePool::create(std::size_t page_bytes, int pages, bool poison, const char* name) {
   PagePool pool;
@@ -24,8 +49,24 @@ void PagePool::fill_poison(PageId id) noexcept {
   if (poison_) std::memset(page(id), 0xff, page_bytes_);
 }
 
+void PagePool::retire(PageList* list) noexcept {
+  if (!poison_ && list->pages.size() > kShortList) return retired_.push(list);
+  for (const PageId page : list->pages) unref(page);
+  delete list;
+}
+
+bool PagePool::has_free(std::int32_t count) noexcept {
+  while (std::cmp_less(free_.size(), count) && !retired_.empty()) unref(retired_.pop());
+  return std::cmp_greater_equal(free_.size(), count);
+}
+
+int PagePool::free_pages() noexcept {
+  has_free(std::numeric_limits<std::int32_t>::max());
+  return static_cast<int>(free_.size());
+}
+
 PageId PagePool::take() noexcept {
-  if (free_.empty()) return kNoPage;
+  if (!has_free(1)) return kNoPage;
   const PageId id = free_.back();
   free_.pop_back();
   assert(counts_[static_cast<std::size_t>(id)] == 0);
@@ -55,10 +96,10 @@ bool PagePool::conserved() const noexcept {
                      [&](PageId page) { return counts_[static_cast<std::size_t>(page)] == 0; });
 }
 
-PoolUse PagePool::use() const noexcept {
+PoolUse PagePool::use() noexcept {
   PoolUse use;
-  use.pages = static_cast<int>(counts_.size());
   use.free = free_pages();
+  use.pages = static_cast<int>(counts_.size());
   use.owned =
       static_cast<int>(std::count_if(counts_.begin(), counts_.end(), [](std::int32_t c) { return c > 0; }));
   use.peak = peak_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/memory.h"
@@ -15,6 +16,28 @@ namespace windrow {
 
 using PageId = std::int32_t;
 inline constexpr PageId kNoPage = -1;
+
+struct PageList;
+
+// Lists that nobody refers to any more, whose pages were not given back yet.
+class RetiredLists {
+ public:
+  RetiredLists() = default;
+  RetiredLists(RetiredLists&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
+  RetiredLists& operator=(RetiredLists&& other) noexcept {
+    std::swap(head_, other.head_);
+    return *this;
+  }
+  ~RetiredLists();
+
+  bool empty() const noexcept { return head_ == nullptr; }
+  void push(PageList* list) noexcept;
+  // Some page of theirs, with its list's count. REQUIRES not empty().
+  PageId pop() noexcept;
+
+ private:
+  PageList* head_ = nullptr;
+};
 
 class PagePool {
  public:
@@ -28,7 +51,13 @@ class PagePool {
   void unref(PageId page) noexcept;
   bool shared(PageId page) const noexcept { return counts_[static_cast<std::size_t>(page)] > 1; }
 
-  int free_pages() const noexcept { return static_cast<int>(free_.size()); }
+  // Takes over a list that nobody refers to. A long one gives its pages back when they are needed, so
+  // that dropping a row takes the same time whatever its length.
+  void retire(PageList* list) noexcept;
+  // Whether `count` pages are free, after lists gave back as many as it takes.
+  bool has_free(std::int32_t count) noexcept;
+  // Pages that are free once all lists gave theirs back.
+  int free_pages() noexcept;
   std::byte* page(PageId page) const noexcept {
     return arena_.data() + static_cast<std::size_t>(page) * page_bytes_;
   }
@@ -36,7 +65,7 @@ class PagePool {
   std::size_t page_bytes() const noexcept { return page_bytes_; }
   bool poison() const noexcept { return poison_; }
   std::size_t bytes() const noexcept { return arena_.size(); }
-  PoolUse use() const noexcept;
+  PoolUse use() noexcept;
   // Whether every page is either free or owned, and free pages stand once in the list. O(pages).
   bool conserved() const noexcept;
 
@@ -48,6 +77,7 @@ class PagePool {
   bool poison_ = false;
   std::vector<std::int32_t> counts_;  // of each page
   std::vector<PageId> free_;          // a stack; its capacity is `pages`
+  RetiredLists retired_;
   int peak_ = 0;
 };
 

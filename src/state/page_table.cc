@@ -13,9 +13,7 @@ PageList* PageList::make(std::int32_t capacity) {
 }
 
 void unref(PagePool& pool, PageList* list) noexcept {
-  if (list == nullptr || --list->refs > 0) return;
-  for (const PageId page : list->pages) pool.unref(page);
-  delete list;
+  if (list != nullptr && --list->refs == 0) pool.retire(list);
 }
 
 void PageTable::own(PagePool& pool) noexcept {
@@ -31,7 +29,6 @@ void PageTable::own(PagePool& pool) noexcept {
 
 void PageTable::put(const TableShape& shape, PagePool& pool, std::int32_t number, PageId page) noexcept {
   if (has(shape, number)) {
-    if (at(shape, number) == page) return pool.unref(page);  // the table has its own count of it
     own(pool);
     PageId& entry = list->pages[static_cast<std::size_t>(
         number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];

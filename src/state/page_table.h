@@ -35,6 +35,7 @@ struct PageList {
   std::int32_t refs = 1;
   std::int32_t first = 0;  // >= sink_pages; page number of the entry after the sink pages
   std::vector<PageId> pages;
+  PageList* next_retired = nullptr;  // the pool's, once nobody refers to the list
 
   static PageList* make(std::int32_t capacity);  // throws bad_alloc
 };

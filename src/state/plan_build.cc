@@ -78,7 +78,7 @@ Status check_group(const AttentionGroup& g, int index) {
 }
 
 // Pages that the pool of a group needs at most, given that a row's pages between steps are
-// `per_row` and that a row never spans more than `row_cap` pages.
+// `per_row` and that with the step's own tokens a row never spans more than `row_cap` pages.
 //   Between steps, rows * per_row. A step adds ceil(L / B) pages to a row of L new tokens, at most
 //   n + (T - n) / B over the n rows and T tokens of a step. Copy on write: when k rows share a
 //   page and all of them write in one step, k + 1 pages stand where k were counted, which can
@@ -88,18 +88,17 @@ std::int64_t pool_pages(const Limits& l, const AttentionGroup& g, int page_token
   const std::int64_t rows = l.rows, capped = rows * row_cap, b = page_tokens;
   std::int64_t extra = rows / 2;
   if (l.tree_nodes > 0) extra += rows * ((l.tree_nodes + b - 1) / b + 1);
-  if (g.window == kFullWindow) {
-    if (l.total_tokens == 0) return capped + extra;
-    // Every row may leave part of one page empty.
+  // Every row may leave part of one page empty.
+  if (g.window == kFullWindow && l.total_tokens > 0)
     return std::min(capped, (l.total_tokens - 1) / b + 1 + rows) + extra;
-  }
   const std::int64_t t = std::min(std::int64_t{l.step_tokens}, rows * l.tokens), n = std::min(rows, t);
   return std::min(capped, rows * per_row + n + (t - n) / b) + extra;
 }
 
-// `tokens`: the most positions of a row in this storage.
+// `tokens`: the most positions of a row in this storage; `reach`: with those of a block, which is read in the
+// row's codecs also where it passes the start of others.
 Result<GroupBytes> size_group(const Limits& l, const AttentionGroup& g, const BlockLayout& layout,
-                              std::int64_t tokens, int index) {
+                              std::int64_t tokens, std::int64_t reach, int index) {
   const std::int64_t b = layout.page_tokens;
   const std::int64_t row_cap = (tokens + b - 1) / b;
   const std::int64_t retained = retained_positions(g, l);
@@ -108,7 +107,7 @@ Result<GroupBytes> size_group(const Limits& l, const AttentionGroup& g, const Bl
       retained >= tokens
           ? row_cap
           : std::min(row_cap, sink_pages(g, layout.page_tokens) + (retained - 1 + b - 1) / b + 1);
-  const std::int64_t pages = pool_pages(l, g, layout.page_tokens, per_row, row_cap);
+  const std::int64_t pages = pool_pages(l, g, layout.page_tokens, per_row, (reach + b - 1) / b);
   const auto page = checked_product({g.layers.size(), static_cast<std::size_t>(g.kv_heads), layout.bytes});
   const auto total = page ? checked_mul(*page, static_cast<std::size_t>(pages)) : std::nullopt;
   if (!total || pages > std::numeric_limits<std::int32_t>::max() || *total > (std::size_t{1} << 62)) {
@@ -224,7 +223,7 @@ Status add_attention(StatePlan::Impl& impl, AttentionGroup& g, int index) {
   const Limits& l = impl.limits;
   impl.layouts[kFinal].push_back(
       BlockLayout::make(g.keys, g.head_dim, g.values, g.value_dim, impl.page_tokens));
-  Result<GroupBytes> size = size_group(l, g, impl.layouts[kFinal].back(), l.tokens, index);
+  Result<GroupBytes> size = size_group(l, g, impl.layouts[kFinal].back(), l.tokens, l.tokens, index);
   if (!size.ok()) return size.status();
   impl.sizes[kFinal].push_back(*size);
   impl.layouts[kEarly].emplace_back();
@@ -232,7 +231,9 @@ Status add_attention(StatePlan::Impl& impl, AttentionGroup& g, int index) {
   if (g.delayed) {
     impl.layouts[kEarly].back() =
         BlockLayout::make(g.delayed->keys, g.head_dim, g.delayed->values, g.value_dim, impl.page_tokens);
-    size = size_group(l, g, impl.layouts[kEarly].back(), std::min(l.tokens, g.delayed->start), index);
+    const std::int64_t most = std::min(l.tokens, g.delayed->start);
+    const std::int64_t reach = std::min(std::int64_t{l.tokens}, most + l.step_tokens);
+    size = size_group(l, g, impl.layouts[kEarly].back(), most, reach, index);
     if (!size.ok()) return size.status();
     impl.sizes[kEarly].back() = *size;
   }

@@ -179,8 +179,10 @@ void Step::Impl::publish_group(std::size_t r, int g) noexcept {
                      kept = table_shape.page_of(table.complete_from(table_shape));
   for (std::int32_t number = first; number < table_shape.page_end(length); number++) {
     if (number >= table_shape.sink_pages && number < kept) continue;
-    pool.ref(pages[number - first]);  // the view gives its own count back
-    table.put(table_shape, pool, number, pages[number - first]);
+    const PageId page = pages[number - first];
+    if (table.has(table_shape, number) && table.at(table_shape, number) == page) continue;  // its own tail
+    pool.ref(page);  // the view gives its own count back
+    table.put(table_shape, pool, number, page);
   }
 }
 

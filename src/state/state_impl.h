@@ -67,8 +67,8 @@ struct StateStore::Impl {
 
   // In poison mode fills the slots of the table's own pages that hold nothing promised.
   void poison(int g, const PageTable& table, std::int32_t length) const;
-  Status check() const;  // lock held
-  Status check_if_poison() const { return options.poison ? check() : Status(); }
+  Status check();  // lock held
+  Status check_if_poison() { return options.poison ? check() : Status(); }
 };
 
 struct Row::Impl {
@@ -82,6 +82,7 @@ struct Row::Impl {
   std::vector<PageId> states;     // of each recurrent group; kNoPage: nothing was fed yet
   std::int32_t length = 0;
   bool in_step = false;
+  bool seen = false;     // scratch of begin's search for a row that stands twice
   bool counted = false;  // among the store's live rows
 
   int minimum_length() const;

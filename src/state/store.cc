@@ -105,9 +105,9 @@ Status StateStore::check() const {
   return impl_->check();
 }
 
-Status StateStore::Impl::check() const {
+Status StateStore::Impl::check() {
   const struct {
-    const std::vector<PagePool>& pools;
+    std::vector<PagePool>& pools;
     const char* name;
   } kinds[] = {
       {pools[kFinal], "pages"}, {pools[kEarly], "delayed pages"}, {states, "states"}, {records, "records"}};

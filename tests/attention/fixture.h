@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "attention/numbers.h"
 #include "codec/block_layout.h"
 #include "windrow/attention.h"
 
@@ -44,20 +45,6 @@ struct RowSpec {
 
 // The first position that a query at `position` sees.
 constexpr int window_begin(int position, int window) { return position < window ? 0 : position - window + 1; }
-
-// Numbers that depend on their name only.
-inline float number(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d) {
-  std::uint64_t x = (a * 0x9e3779b97f4a7c15u) ^ (b * 0xbf58476d1ce4e5b9u) ^ (c * 0x94d049bb133111ebu) ^
-                    (d + 1) * 0xd6e8feb86659fd93u;
-  float sum = 0;  // of four uniform numbers: nearly normal
-  for (int i = 0; i < 4; i++) {
-    x ^= x >> 31;
-    x *= 0x9e3779b97f4a7c15u;
-    x ^= x >> 29;
-    sum += static_cast<float>(x >> 40) * 0x1p-24f - 0.5f;
-  }
-  return sum * 1.7f;
-}
 
 class ReadFixture {
  public:
@@ -310,27 +297,11 @@ class ReadFixture {
   bool has_tree_ = false;
 };
 
-// The largest difference, relative to the largest number of `expected`. NaN if any is.
-inline double relative_error(std::span<const float> got, std::span<const float> expected) {
-  double difference = 0, largest = 0;
-  for (std::size_t i = 0; i < expected.size(); i++) {
-    const double d = std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i]));
-    if (!(d <= difference)) difference = d;  // keeps a NaN
-    if (difference != difference) return difference;
-    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
-  }
-  return difference / largest;
-}
-
 // A token's part of what an attention call gave.
 inline std::span<const float> token_of(const Shape& shape, std::span<const float> out, int t) {
   const std::size_t size =
       static_cast<std::size_t>(shape.q_heads) * static_cast<std::size_t>(shape.value_dim);
   return out.subspan(static_cast<std::size_t>(t) * size, size);
-}
-
-inline bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
 }  // namespace windrow::testing

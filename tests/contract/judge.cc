@@ -20,7 +20,7 @@ void judge_record(const SideLayout& side, const std::byte* block, int slot, cons
 
 // Of everything that the output may depend on.
 std::uint64_t sight_key(int layer, int id, const Sight& s) {
-  std::uint64_t key = mix(static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(id));
+  std::uint64_t key = mix(mix(1, static_cast<std::uint64_t>(layer)), static_cast<std::uint64_t>(id));
   key = mix(mix(key, static_cast<std::uint64_t>(s.begin)), static_cast<std::uint64_t>(s.end));
   for (std::size_t i = 0; i < s.positions.size(); i++) {
     key = mix(key, static_cast<std::uint64_t>(s.positions[i]));
@@ -112,13 +112,15 @@ void Machine::judge_attention(const KvRead& read, const Expected& expected) cons
     const std::uint64_t key = sight_key(read.layer, expected.ids[t], expected.sights[t]);
     const auto slow_out = std::span(reference).subspan(t * each, each),
                fast_out = std::span(fast).subspan(t * each, each);
-    const std::uint64_t bits = mix(hash_bits(slow_out), hash_bits(fast_out)) | 1;
+    const std::uint64_t bits = hash_bits(slow_out) << 32 | (hash_bits(fast_out) & 0xffffffff);
     std::uint64_t& known = world_->bits(key);
     world_->queries++;
     if (known != 0) {
       world_->repeated++;
-      JUDGE(known == bits, "attention: layer {} position {}: other bits than an equal history gave",
-            read.layer, expected.sights[t].position);
+      JUDGE(known == bits,
+            "attention: layer {} position {}: {} gives other bits than it gave for an equal history",
+            read.layer, expected.sights[t].position,
+            (known ^ bits) >> 32 != 0 ? "the reference" : "the kernel");
       continue;
     }
     known = bits;
@@ -150,7 +152,8 @@ void Machine::judge_row(int r, const Row& row, const Model& model, int model_row
     JUDGE(row.converted(g) == !its.groups[static_cast<std::size_t>(g)].early, "row {} converted: {}", r,
           row.converted(g));
     for (const int layer : group.layers) {
-      LayerRecords want{.layer = layer};
+      LayerRecords want;
+      want.layer = layer;
       want.begin = model.extract_begin(model_row, g);
       want.end = its.length();
       want.sinks = want.begin == 0 ? 0 : group.sinks;

@@ -40,7 +40,8 @@ class Machine {
   std::vector<int> owned() const;
 
   World* world_;
-  StateStore store_, other_;
+  StateStore store_;
+  std::optional<StateStore> other_;  // made when a row first goes there
   std::vector<Row> rows_;
   std::vector<KvRead> held_;
   Model model_;

@@ -140,7 +140,8 @@ Sight Model::sight(const Part& part, int group, int i) const {
 std::vector<Expected> Model::expected(const Operation& op) const {
   std::vector<Expected> out;
   for (int g = 0; g < world_->plan.group_count(); g++) {
-    Expected e{.group = g};
+    Expected e;
+    e.group = g;
     for (const Part& p : op.parts) {
       e.ids.insert(e.ids.end(), p.ids.begin(), p.ids.end());
       for (int i = 0; i < p.length(); i++) e.sights.push_back(sight(p, g, i));

@@ -44,7 +44,7 @@ struct Operation {
   Kind kind = Kind::kNothing;
   int row = 0;
   int value = 0;  // truncate: the length; adopt, copy: 1 through the other store; alone: step length
-  std::vector<Part> parts;  // of a step
+  std::vector<Part> parts = {}; // of a step
   Ending ending = Ending::kResolve;
   bool hold = false;   // keeps a read of the step
   bool twice = false;  // appends other numbers first

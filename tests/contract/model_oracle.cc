@@ -72,16 +72,17 @@ void Model::step_oracle(const Operation& op, const Expected& expected, bool judg
     const int at = cut(part, g);
     const auto r = static_cast<std::size_t>(part.row);
     const int before = at < 0 ? part.length() : at;
-    if (part.kind == Part::Kind::kLinear && part.starts.empty()) plain.emplace_back(part.row, t);
-    if (part.kind == Part::Kind::kTree) {
+    const bool line = part.spans.empty() && part.starts.empty() && part.kind != Part::Kind::kBlock;
+    if (line && !part.branches()) plain.emplace_back(part.row, t);
+    if (part.branches()) {
       if (resolved) {
         for (const int slot : part.path) first.ids[r].push_back(part.ids[static_cast<std::size_t>(slot)]);
       }
     } else if (part.kind != Part::Kind::kBlock) {
       first.ids[r].assign(part.ids.begin(), part.ids.begin() + before);
     }
-    first.keep[r] = std::min(part.kept(), part.kind == Part::Kind::kTree ? part.kept() : before);
-    if (at >= 0 && judged && part.kind == Part::Kind::kLinear && part.starts.empty()) {
+    first.keep[r] = std::min(part.kept(), part.branches() ? part.kept() : before);
+    if (at >= 0 && judged && line) {
       Lockstep alone = real;
       alone.permute({part.row});
       Feed early(1), late(1);

@@ -33,6 +33,7 @@ Setup setup_of(int number) {
 void run(int setup, const std::vector<std::uint64_t>& program, Totals& totals) {
   World& world = World::of(setup_of(setup));
   const long queries = world.queries, repeated = world.repeated;
+  world.begin_program();
   Machine machine(world);
   std::string text = world.setup.text();
   for (const std::uint64_t word : program) {
@@ -41,6 +42,7 @@ void run(int setup, const std::vector<std::uint64_t>& program, Totals& totals) {
     try {
       machine.apply(op);
     } catch (const std::exception& e) {
+      world.forget_program();
       throw Disagreement(text + "\n  " + e.what());
     }
     totals.operations++;

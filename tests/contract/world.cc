@@ -175,7 +175,18 @@ oracle::Hooks World::hooks(int group, bool early) const {
 std::uint64_t& World::bits(std::uint64_t key) {
   auto& bits = table_->bits_;
   if (bits.size() > 2'000'000) bits.clear();  // of histories that only one program had, mostly
-  return bits[key];
+  std::uint64_t& known = bits[key];
+  if (known == 0) table_->fresh_.push_back(key);
+  return known;
+}
+
+void World::begin_program() {
+  table_->fresh_.clear();
+  table_->programs++;
+}
+
+void World::forget_program() {
+  for (const std::uint64_t key : table_->fresh_) table_->bits_.erase(key);
 }
 
 }  // namespace windrow::contract

@@ -95,6 +95,9 @@ class World {
 
   // What was put out for a key so far, as a hash of its bits; 0: nothing.
   std::uint64_t& bits(std::uint64_t key);
+  // Takes back what was put out since the last call of the first: a program that failed is no measure.
+  void begin_program();
+  void forget_program();
 
   long programs = 0, operations = 0, steps = 0, queries = 0, repeated = 0;  // repeated: found in the table
 
@@ -104,6 +107,7 @@ class World {
   std::unordered_map<std::uint64_t, std::unique_ptr<Stored>> stored_;
   std::unordered_map<std::uint64_t, std::unique_ptr<RecurrentToken>> tokens_;
   std::unordered_map<std::uint64_t, std::uint64_t> bits_;
+  std::vector<std::uint64_t> fresh_;  // keys of this program
 };
 
 }  // namespace windrow::contract

@@ -1,4 +1,4 @@
-// Rows leaving and entering a store: extract, adopt, copy.
+// Rows entering a store: adopt and copy.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,75 +6,11 @@
 #include <new>
 
 #include "state/copy_positions.h"
+#include "state/layer_records.h"
 #include "state/state_impl.h"
 
 namespace windrow {
 namespace {
-
-// The words of one position and head inside LayerRecords.
-template <typename Words>
-auto words_at(Words& all, std::size_t i, int each) {
-  return std::span(all).subspan(i * static_cast<std::size_t>(each), static_cast<std::size_t>(each));
-}
-
-// The i-th position of the records.
-std::int32_t position_of(const LayerRecords& records, int i) {
-  return i < records.sinks ? i : records.begin + i - records.sinks;
-}
-
-LayerRecords extract_layer(const Row::Impl& row, int layer) {
-  const StateStore::Impl& store = *row.store;
-  const StatePlan::Impl::Place place = store.details().place(layer);
-  const AttentionGroup& group = store.group(place.group);
-  const PageTable& table = row.tables[static_cast<std::size_t>(place.group)];
-  const TableShape& shape = store.table(table.storage, place.group);
-  const BlockLayout& layout = store.layout(table.storage, place.group);
-  const PagePool& pool = store.pool(table.storage, place.group);
-  LayerRecords out;
-  out.layer = layer;
-  out.converted = table.storage == kFinal;
-  out.end = row.length;
-  // After a truncation less than W may be left; what is retained is then all there is.
-  out.begin = std::max(table.complete_from(shape), row.length - std::min(row.length, group.window));
-  out.sinks = std::min(group.sinks, out.begin);
-  if (out.begin <= group.sinks) out.begin = out.sinks = 0;  // they touch
-  const std::size_t n = static_cast<std::size_t>(out.positions()),
-                    heads = static_cast<std::size_t>(group.kv_heads);
-  const auto size = [&](int each) { return heads * n * static_cast<std::size_t>(each); };
-  out.key_words.resize(size(layout.keys.words));
-  out.key_params.resize(size(layout.keys.params));
-  out.value_words.resize(size(layout.values.words));
-  out.value_params.resize(size(layout.values.params));
-  for (std::size_t h = 0; h < heads; h++) {
-    for (std::size_t i = 0; i < n; i++) {
-      const std::int32_t p = position_of(out, static_cast<int>(i)), b = shape.page_tokens;
-      const std::byte* block =
-          pool.page(table.at(shape, p / b)) +
-          static_cast<std::size_t>(place.slot) * store.layer_bytes(table.storage, place.group) +
-          h * layout.bytes;
-      const std::size_t at = h * n + i;
-      layout.keys.get(block, p % b, words_at(out.key_words, at, layout.keys.words),
-                      words_at(out.key_params, at, layout.keys.params));
-      layout.values.get(block, p % b, words_at(out.value_words, at, layout.values.words),
-                        words_at(out.value_params, at, layout.values.params));
-    }
-  }
-  return out;
-}
-
-RecurrentRecords extract_state(const Row::Impl& row, int g, int slot) {
-  const StateStore::Impl& store = *row.store;
-  const RecurrentShape& shape = store.shape(g);
-  RecurrentRecords out;
-  out.layer = store.plan.recurrent(g).layers[static_cast<std::size_t>(slot)];
-  out.state.assign(shape.delta.state_floats(), 0.0f);
-  out.tail.assign(shape.conv.tail_floats(), 0.0f);
-  const PageId page = row.states[static_cast<std::size_t>(g)];
-  if (page == kNoPage) return out;
-  std::copy_n(store.layer_state(g, page, slot), out.state.size(), out.state.begin());
-  std::copy_n(store.layer_tail(g, page, slot), out.tail.size(), out.tail.begin());
-  return out;
-}
 
 Status signature_error(const char* call, const std::string& theirs, const std::string& ours) {
   return Status(StatusCode::kFailedPrecondition,
@@ -276,35 +212,6 @@ void copy_group(const Row::Impl& from, const Row::Impl& to, int g) {
 }
 
 }  // namespace
-
-Result<LayerRecords> Row::extract(int layer) const try {
-  const StatePlan::Impl::Place place = impl_->store->details().place(layer);
-  if (place.group < 0 || place.owner != layer) {
-    return Status(StatusCode::kInvalidArgument,
-                  place.group < 0 ? fmt::format("extract: layer {} is not in the plan", layer)
-                                  : fmt::format("extract: layer {} shares layer {}", layer, place.owner));
-  }
-  return extract_layer(*impl_, layer);
-} catch (const std::bad_alloc&) {
-  return out_of_memory();
-}
-
-Result<RowRecords> Row::extract() const try {
-  const StateStore::Impl& store = *impl_->store;
-  RowRecords out;
-  out.signature = store.plan.signature();
-  out.length = impl_->length;
-  for (int g = 0; g < store.groups(); g++) {
-    for (const int layer : store.group(g).layers) out.layers.push_back(extract_layer(*impl_, layer));
-  }
-  for (int g = 0; g < store.recurrent_groups(); g++) {
-    for (std::size_t slot = 0; slot < store.plan.recurrent(g).layers.size(); slot++)
-      out.recurrent.push_back(extract_state(*impl_, g, static_cast<int>(slot)));
-  }
-  return out;
-} catch (const std::bad_alloc&) {
-  return out_of_memory();
-}
 
 Result<Row> StateStore::adopt(const RowRecords& records) try {
   StateStore::Impl& store = *impl_;
