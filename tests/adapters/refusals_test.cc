@@ -161,13 +161,13 @@ TEST(MlxRefusals, C25_FormsThatCantBe) {
   expect_refused(mlx_from_records(rows, g), "keep no sinks");
   AttentionGroup full = group_of(kFullWindow, 0);
   expect_refused(mlx_from_records(whole, full, {.ring = true}), "ring");
-  // More than there is memory for.
+  // More bytes than a size_t counts.
   full.keys = full.values = Codec::f16();
-  LayerRecords empty;
+  full.kv_heads = 1 << 30;
+  const LayerRecords empty;
   const LayerRecords* const none[] = {&empty};
-  expect_refused(
-      mlx_from_records(std::vector<const LayerRecords*>(1u << 20, none[0]), full, {.slots = kFullWindow}),
-      "out of memory", StatusCode::kResourceExhausted);
+  expect_refused(mlx_from_records(none, full, {.slots = kFullWindow}),
+                 "1 rows x 1073741824 heads x 2147483647 slots of 64 bytes are too many");
   LayerRecords other = empty;
   other.layer = 1;
   const LayerRecords* const mixed[] = {&empty, &other};
