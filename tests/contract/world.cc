@@ -174,7 +174,7 @@ oracle::Hooks World::hooks(int group, bool early) const {
 
 std::uint64_t& World::bits(std::uint64_t key) {
   auto& bits = table_->bits_;
-  if (bits.size() > 2'000'000) bits.clear();  // of histories that only one program had, mostly
+  if (bits.size() > 200'000) bits.clear();  // of histories that only one program had, mostly
   std::uint64_t& known = bits[key];
   if (known == 0) table_->fresh_.push_back(key);
   return known;
