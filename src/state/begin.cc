@@ -43,7 +43,7 @@ Result<Step> StateStore::begin(std::span<const StepRow> rows) try {
   Opening opening(*impl_);
   const std::lock_guard lock(impl_->mutex);
   if (Status s = opening.check(rows, step->rows); !s.ok()) return s;
-  if (Status s = opening.check_pools(); !s.ok()) return s;
+  if (Status s = opening.check_states(); !s.ok()) return s;
 
   const std::shared_ptr<StepShape> shape = make_shape(opening.parts());
   step->shape = shape;
@@ -63,16 +63,17 @@ Result<Step> StateStore::begin(std::span<const StepRow> rows) try {
     view.convolved.assign(impl_->plan.recurrent(g).layers.size(), false);
     view.advanced = view.convolved;
   }
-  std::vector<ViewBuilder> builders;
-  builders.reserve(static_cast<std::size_t>(impl_->groups()));
   step->views.reserve(static_cast<std::size_t>(impl_->groups()));
+  // Group by group, so that what is looked at of 64 rows stays in L1. Where a later group fails the views
+  // of the earlier ones give back what they took.
   for (int g = 0; g < impl_->groups(); g++) {
+    if (Status s = opening.check_pool(g); !s.ok()) return s;
     step->views.push_back(std::make_shared<GroupView>(impl_, shape, g));
-    builders.emplace_back(*impl_, opening, *step->views.back());
-    builders.back().prepare();
+    ViewBuilder builder(*impl_, opening, *step->views.back());
+    builder.prepare();
+    builder.take();
   }
   // Nothing below allocates or fails.
-  for (ViewBuilder& builder : builders) builder.take();
   for (int g = 0; g < impl_->recurrent_groups(); g++) {
     RecurrentView& view = step->recurrent[static_cast<std::size_t>(g)];
     for (std::size_t r = 0; r < rows.size(); r++) {
@@ -127,7 +128,8 @@ Result<StepPreview> StateStore::peek(std::span<const StepRow> rows) const try {
     opening.count(g, taken);
     preview.pages[static_cast<std::size_t>(g)] = taken[kFinal] + taken[kEarly];
   }
-  preview.status = opening.check_pools();
+  preview.status = opening.check_states();
+  for (int g = 0; g < impl_->groups() && preview.status.ok(); g++) preview.status = opening.check_pool(g);
   return preview;
 } catch (const std::bad_alloc&) {
   return out_of_memory();

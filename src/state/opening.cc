@@ -173,22 +173,24 @@ void Opening::count(int g, std::int32_t (&taken)[kStorages]) {
   }
 }
 
-Status Opening::check_pools() {
-  for (int g = 0; g < store_.groups(); g++) {
-    std::int32_t taken[kStorages];
+Status Opening::check_pool(int g) {
+  std::int32_t taken[kStorages];
+  count(g, taken);
+  for (int storage = 0; storage < kStorages; storage++) {
+    if (store_.pool(storage, g).has_free(taken[storage])) continue;
+    // All retired lists have given back their pages now, so fewer tails may be shared.
     count(g, taken);
-    for (int storage = 0; storage < kStorages; storage++) {
-      if (store_.pool(storage, g).has_free(taken[storage])) continue;
-      // All retired lists have given back their pages now, so fewer tails may be shared.
-      count(g, taken);
-      if (store_.pool(storage, g).has_free(taken[storage])) continue;
-      const PoolUse use = store_.pool(storage, g).use();
-      return Status(
-          StatusCode::kResourceExhausted,
-          fmt::format("begin: the step needs {} pages of group {}{}, free are {} of {}", taken[storage], g,
-                      storage == kEarly ? " (delayed codecs)" : "", use.free, use.pages));
-    }
+    if (store_.pool(storage, g).has_free(taken[storage])) continue;
+    const PoolUse use = store_.pool(storage, g).use();
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("begin: the step needs {} pages of group {}{}, free are {} of {}", taken[storage], g,
+                    storage == kEarly ? " (delayed codecs)" : "", use.free, use.pages));
   }
+  return Status();
+}
+
+Status Opening::check_states() const {
   std::int32_t states = 0, records = 0;
   for (const Part& part : parts_) {
     states += part.tokens > 0 ? 1 : 0;

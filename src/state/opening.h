@@ -42,8 +42,9 @@ class Opening {
   const Need& need(int g, std::size_t r) const {
     return needs_[static_cast<std::size_t>(g) * parts_.size() + r];
   }
-  // Whether all pools have what the step takes.
-  Status check_pools();
+  // Counts, and says whether the pools have what the step takes: of a group, of the recurrent ones.
+  Status check_pool(int g);
+  Status check_states() const;
 
   std::span<const Part> parts() const { return parts_; }
   // Where a row passes into a group's final codecs inside the step, in tokens from its first; -1: nowhere.

@@ -91,13 +91,20 @@ Status Step::resolve(std::span<const Keep> keep) try {
   }
   {
     const std::lock_guard lock(impl_->store->mutex);
-    for (const auto& view : impl_->views) {
+    for (int g = 0; g < impl_->store->groups(); g++) {  // group by group, as begin
+      GroupView& view = *impl_->views[static_cast<std::size_t>(g)];
       // Without a KvRead the tables' lists are the rows' again, to be changed in place.
-      if (view.use_count() == 1) view->release_lists();
+      const bool leased = impl_->views[static_cast<std::size_t>(g)].use_count() > 1;
+      if (!leased) view.release_lists();
+      for (std::size_t r = 0; r < keep.size(); r++) {
+        if (impl_->take_path(keep[r]); !impl_->path.empty()) impl_->publish_group(r, g);
+      }
+      if (!leased) view.release();
     }
     for (std::size_t r = 0; r < keep.size(); r++) {
-      impl_->take_path(keep[r]);
-      if (!impl_->path.empty()) impl_->publish(r);
+      if (impl_->take_path(keep[r]); impl_->path.empty()) continue;
+      for (int g = 0; g < impl_->store->recurrent_groups(); g++) impl_->publish_state(r, g);
+      impl_->rows[r]->length += static_cast<std::int32_t>(impl_->path.size());
     }
   }
   const std::shared_ptr<StateStore::Impl> store = impl_->store;
@@ -121,12 +128,6 @@ Status Step::resolve() try {
   return resolve(keep);
 } catch (const std::bad_alloc&) {
   return out_of_memory();
-}
-
-void Step::Impl::publish(std::size_t r) noexcept {
-  for (int g = 0; g < store->groups(); g++) publish_group(r, g);
-  for (int g = 0; g < store->recurrent_groups(); g++) publish_state(r, g);
-  rows[r]->length += static_cast<std::int32_t>(path.size());
 }
 
 // Puts the accepted path of a tree together in the pages kept ready for it: slots become positions.

@@ -160,8 +160,8 @@ struct Step::Impl {
   Status check_keep(std::size_t r, const Keep& keep) const;
   // Fills `path` with a row's kept slots.
   void take_path(const Keep& keep) noexcept;
-  // Moves a row forward by the slots in `path`. Lock held; allocates nothing.
-  void publish(std::size_t r) noexcept;
+  // Gives a row's table or state the slots in `path`; its length is still the old one. Lock held;
+  // allocates nothing.
   void publish_group(std::size_t r, int g) noexcept;
   void gather_path(std::size_t r, int g) noexcept;
   void publish_state(std::size_t r, int g) noexcept;
