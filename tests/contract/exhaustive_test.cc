@@ -39,7 +39,7 @@ class Explorer {
 
  private:
   void explore(std::unique_ptr<Machine> machine, int depth) {
-    if (depth == kLength) return machine->finish();
+    if (depth == kLength) return named([&] { machine->finish(); });
     const Model before = machine->model();
     for (const Letter& letter : alphabet_) {
       const Operation op = letter(before);
@@ -51,15 +51,21 @@ class Explorer {
       }
       program_.push_back(op);
       programs_++;
-      try {
-        machine->apply(op);
-      } catch (const Disagreement& e) {
-        std::string text = world_.setup.text();
-        for (const Operation& o : program_) text += "\n  " + o.text();
-        throw std::runtime_error(text + "\n  " + e.what());
-      }
+      named([&] { machine->apply(op); });
       explore(std::move(machine), depth + 1);
       program_.pop_back();
+    }
+  }
+
+  // What goes wrong says in which program.
+  template <class Action>
+  void named(const Action& action) {
+    try {
+      action();
+    } catch (const Disagreement& e) {
+      std::string text = world_.setup.text();
+      for (const Operation& op : program_) text += "\n  " + op.text();
+      throw std::runtime_error(text + "\n  " + e.what());
     }
   }
 

@@ -57,17 +57,17 @@ void run(int setup, const std::vector<std::uint64_t>& program, Totals& totals) {
   world.begin_program();
   Machine machine(world);
   std::string text = world.setup.text();
-  for (const std::uint64_t word : program) {
-    const Operation op = random_operation(machine.model(), word);
-    text += "\n  " + op.text();
-    try {
+  try {
+    for (const std::uint64_t word : program) {
+      const Operation op = random_operation(machine.model(), word);
+      text += "\n  " + op.text();
       totals.count(op, machine.apply(op));
-    } catch (const std::exception& e) {
-      world.forget_program();
-      throw Disagreement(text + "\n  " + e.what());
     }
+    machine.finish();
+  } catch (const std::exception& e) {
+    world.forget_program();
+    throw Disagreement(text + "\n  " + e.what());
   }
-  machine.finish();
   totals.programs++;
   totals.queries += world.queries - queries;
   totals.repeated += world.repeated - repeated;
