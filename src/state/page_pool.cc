@@ -76,10 +76,7 @@ PageId PagePool::take() noexcept {
   return id;
 }
 
-void PagePool::unref(PageId id) noexcept {
-  std::int32_t& count = counts_[static_cast<std::size_t>(id)];
-  assert(count > 0);
-  if (--count > 0) return;
+void PagePool::give_back(PageId id) noexcept {
   free_.push_back(id);  // never beyond the reserved capacity
   fill_poison(id);
 }

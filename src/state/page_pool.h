@@ -4,6 +4,7 @@
 // (2) free + owned == pages. Nothing here allocates after create().
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -48,7 +49,10 @@ class PagePool {
   // commits memory only as far as the pool was ever full.
   PageId take() noexcept;
   void ref(PageId page) noexcept { counts_[static_cast<std::size_t>(page)]++; }
-  void unref(PageId page) noexcept;
+  void unref(PageId page) noexcept {
+    assert(counts_[static_cast<std::size_t>(page)] > 0);
+    if (--counts_[static_cast<std::size_t>(page)] == 0) give_back(page);
+  }
   bool shared(PageId page) const noexcept { return counts_[static_cast<std::size_t>(page)] > 1; }
 
   // Takes over a list that nobody refers to. A long one gives its pages back when they are needed, so
@@ -71,6 +75,7 @@ class PagePool {
 
  private:
   void fill_poison(PageId page) noexcept;
+  void give_back(PageId page) noexcept;
 
   Arena arena_;
   std::size_t page_bytes_ = 0;

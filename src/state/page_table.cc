@@ -12,10 +12,6 @@ PageList* PageList::make(std::int32_t capacity) {
   return list.release();
 }
 
-void unref(PagePool& pool, PageList* list) noexcept {
-  if (list != nullptr && --list->refs == 0) pool.retire(list);
-}
-
 void PageTable::own(PagePool& pool) noexcept {
   if (!shared()) return;
   assert(spare != nullptr && spare->pages.capacity() >= list->pages.size());

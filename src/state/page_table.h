@@ -39,7 +39,9 @@ struct PageList {
 
   static PageList* make(std::int32_t capacity);  // throws bad_alloc
 };
-void unref(PagePool& pool, PageList* list) noexcept;
+inline void unref(PagePool& pool, PageList* list) noexcept {
+  if (list != nullptr && --list->refs == 0) pool.retire(list);
+}
 
 struct PageTable {
   int storage = kFinal;

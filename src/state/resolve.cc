@@ -157,8 +157,9 @@ void Step::Impl::publish_group(std::size_t r, int g) noexcept {
   PageTable& table = rows[r]->tables[static_cast<std::size_t>(g)];
   const std::int32_t length = rows[r]->length + static_cast<std::int32_t>(path.size());
   std::size_t at = view.first_of[r];
-  if (GroupView::Crossing* crossing = view.crossing_of(at + 1);
-      at + 1 < view.first_of[r + 1] && crossing != nullptr && length > view.rows[at + 1].length) {
+  if (at + 1 < view.first_of[r + 1] && length > view.rows[at + 1].length) {
+    GroupView::Crossing* crossing = view.crossing_of(at + 1);
+    assert(crossing != nullptr);
     at++;
     std::swap(table, crossing->next);
     // The view gives back the early table; its pages were counted in the early pool.

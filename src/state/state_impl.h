@@ -53,7 +53,10 @@ struct StateStore::Impl {
   }
   std::int32_t page_tokens() const { return plan.page_tokens(); }
   // Lowest position kept of a row of `length` positions in a group, sinks aside.
-  std::int32_t retained(int g, std::int32_t length) const;
+  std::int32_t retained(int g, std::int32_t length) const {
+    return static_cast<std::int32_t>(
+        std::max<std::int64_t>(0, length - retained_positions(group(g), details().limits)));
+  }
 
   // Where a layer's state and tail stand in a page of states.
   float* layer_state(int g, PageId page, int slot) const {

@@ -123,11 +123,6 @@ Status StateStore::Impl::check() {
   return Status();
 }
 
-std::int32_t StateStore::Impl::retained(int g, std::int32_t length) const {
-  return static_cast<std::int32_t>(
-      std::max<std::int64_t>(0, length - retained_positions(group(g), plan.limits())));
-}
-
 RecurrentRecord StateStore::Impl::layer_record(int g, PageId page, int slot) const {
   const auto tokens = static_cast<std::size_t>(plan.limits().verify_tokens);
   return RecurrentRecord(shape(g),
