@@ -30,6 +30,15 @@ struct Streams {
   bool ignores_interrupt = false;  // as in the background of a script
 };
 
+// What can be read of a descriptor now: up to its end, or until a reader would wait or is refused.
+inline std::string read_all(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(n));
+  return text;
+}
+
 // The program started with `input` on stdin, unless `streams` say otherwise.
 inline pid_t start_program(const TempFolder& dir, std::vector<std::string> args,
                            const std::string& input = "", const Streams& streams = {}) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/program.h"
+#include "support/sanitized.h"
 
 namespace windrow {
 namespace {
@@ -14,14 +15,6 @@ using namespace windrow::testing;  // NOLINT
 
 const std::string kStoryteller = WINDROW_MODELS "/storyteller";
 const std::string kTiny = WINDROW_TEST_DATA "/hf/gemma3";
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // A pipe with a name, held open at both ends, so that nobody who opens it waits.
 class Fifo {
@@ -36,13 +29,7 @@ class Fifo {
     const std::string bytes(4096, '#');
     while (::write(fd_, bytes.data(), bytes.size()) > 0) continue;
   }
-  std::string drain() const {
-    std::string text;
-    char buffer[4096];
-    for (ssize_t n; (n = ::read(fd_, buffer, sizeof buffer)) > 0;)
-      text.append(buffer, static_cast<std::size_t>(n));
-    return text;
-  }
+  std::string drain() const { return read_all(fd_); }
 
  private:
   int fd_;

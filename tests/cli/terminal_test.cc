@@ -20,13 +20,7 @@ class Terminal {
   ~Terminal() { ::close(fd_); }
   std::string path() const { return ptsname(fd_); }
   // All that is written to it, until the last program closes it.
-  std::string read_all() const {
-    std::string text;
-    char buffer[4096];
-    for (ssize_t n; (n = ::read(fd_, buffer, sizeof buffer)) > 0;)
-      text.append(buffer, static_cast<std::size_t>(n));
-    return text;
-  }
+  std::string read_all() const { return testing::read_all(fd_); }
 
  private:
   int fd_;

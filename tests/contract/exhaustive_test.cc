@@ -11,15 +11,12 @@
 
 #include "contract/draw.h"
 #include "contract/machine.h"
+#include "support/sanitized.h"
 
 namespace windrow::contract {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kLength = 4;
-#else
-constexpr int kLength = 6;
-#endif
+constexpr int kLength = windrow::testing::kSanitized ? 4 : 6;
 
 using Kind = Operation::Kind;
 using Letter = std::function<Operation(const Model&)>;  // kNothing: not possible now
@@ -173,7 +170,7 @@ void explore(const char* name, const std::vector<Setup>& setups, const std::vect
   }
   std::printf("%s: %ld programs, %ld attention outputs, %ld of them of histories seen before\n", name,
               programs, outputs, repeated);
-  testing::Test::RecordProperty("programs", static_cast<int>(programs));
+  ::testing::Test::RecordProperty("programs", static_cast<int>(programs));
 }
 
 // Windows 3, 4 and 5 of a setup.

@@ -9,15 +9,12 @@
 
 #include "contract/draw.h"
 #include "contract/machine.h"
+#include "support/sanitized.h"
 
 namespace windrow::contract {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSlow = 20;
-#else
-constexpr int kSlow = 1;
-#endif
+constexpr int kSlow = windrow::testing::kSanitized ? 20 : 1;
 
 struct Totals {
   long programs = 0, operations = 0, queries = 0, repeated = 0;
@@ -92,9 +89,9 @@ void random_programs(int count) {
   }
   EXPECT_GE(totals.programs, count);
   totals.print();
-  testing::Test::RecordProperty("programs", static_cast<int>(totals.programs));
-  testing::Test::RecordProperty("operations", static_cast<int>(totals.operations));
-  testing::Test::RecordProperty("attention_outputs", static_cast<int>(totals.queries));
+  ::testing::Test::RecordProperty("programs", static_cast<int>(totals.programs));
+  ::testing::Test::RecordProperty("operations", static_cast<int>(totals.operations));
+  ::testing::Test::RecordProperty("attention_outputs", static_cast<int>(totals.queries));
 }
 
 TEST(ContractRandom, EngineEqualsOracleAndRecompute) { random_programs(2000 / kSlow); }
