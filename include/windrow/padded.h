@@ -73,6 +73,11 @@ class WINDROW_API PaddedBatch {
 
  private:
   PaddedBatch() = default;
+  Status check_sizes(const char* call, std::size_t padded, std::size_t packed, std::size_t width,
+                     std::size_t element) const;
+  template <typename Copy>
+  void for_each_row(std::size_t token_bytes, Copy copy) const;
+
   std::vector<int> lengths_;
   int columns_ = 0;
   int tokens_ = 0;

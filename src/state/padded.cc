@@ -8,7 +8,7 @@
 #include <new>
 
 #include "base/checked.h"
-#include "state/state_impl.h"
+#include "base/out_of_memory.h"
 
 namespace windrow {
 namespace {
@@ -48,26 +48,34 @@ Result<PaddedBatch> PaddedBatch::create(int columns, std::span<const int> length
   return out_of_memory();
 }
 
+Status PaddedBatch::check_sizes(const char* call, std::size_t padded, std::size_t packed, std::size_t width,
+                                std::size_t element) const {
+  const auto cells = checked_mul(lengths_.size(), static_cast<std::size_t>(columns_));
+  if (!cells) return invalid(fmt::format("{}: {} rows of {} columns are too many", call, rows(), columns_));
+  if (Status s = check_size(call, "the padded array", padded, *cells, width, element); !s.ok()) return s;
+  return check_size(call, "the packed array", packed, static_cast<std::size_t>(tokens_), width, element);
+}
+
+// copy(offset in the padded array, offset in the packed one, bytes) for each row's tokens.
+template <typename Copy>
+void PaddedBatch::for_each_row(std::size_t token_bytes, Copy copy) const {
+  std::size_t packed = 0;
+  for (int r = 0; r < rows(); r++) {
+    const std::size_t bytes = static_cast<std::size_t>(lengths_[static_cast<std::size_t>(r)]) * token_bytes;
+    if (bytes == 0) continue;
+    const std::size_t cell = static_cast<std::size_t>(r) * static_cast<std::size_t>(columns_) +
+                             static_cast<std::size_t>(first_column(r));
+    copy(cell * token_bytes, packed, bytes);
+    packed += bytes;
+  }
+}
+
 Status PaddedBatch::pack_bytes(std::span<const std::byte> padded, std::size_t width, std::size_t element,
                                std::span<std::byte> packed) const try {
-  const auto cells = checked_mul(lengths_.size(), static_cast<std::size_t>(columns_));
-  if (!cells) return invalid(fmt::format("pack: {} rows of {} columns are too many", rows(), columns_));
-  if (Status s = check_size("pack", "the padded array", padded.size(), *cells, width, element); !s.ok())
-    return s;
-  if (Status s = check_size("pack", "the packed array", packed.size(), static_cast<std::size_t>(tokens_),
-                            width, element);
-      !s.ok())
-    return s;
-  const std::size_t token = width * element;
-  std::size_t at = 0;
-  for (int r = 0; r < rows(); r++) {
-    const std::size_t bytes = static_cast<std::size_t>(lengths_[static_cast<std::size_t>(r)]) * token;
-    if (bytes == 0) continue;
-    const std::size_t from = static_cast<std::size_t>(r) * static_cast<std::size_t>(columns_) +
-                             static_cast<std::size_t>(first_column(r));
-    std::memcpy(packed.data() + at, padded.data() + from * token, bytes);
-    at += bytes;
-  }
+  if (Status s = check_sizes("pack", padded.size(), packed.size(), width, element); !s.ok()) return s;
+  for_each_row(width * element, [&](std::size_t from, std::size_t to, std::size_t bytes) {
+    std::memcpy(packed.data() + to, padded.data() + from, bytes);
+  });
   return Status();
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -75,25 +83,11 @@ Status PaddedBatch::pack_bytes(std::span<const std::byte> padded, std::size_t wi
 
 Status PaddedBatch::unpack_bytes(std::span<const std::byte> packed, std::size_t width, std::size_t element,
                                  std::span<std::byte> padded) const try {
-  const auto cells = checked_mul(lengths_.size(), static_cast<std::size_t>(columns_));
-  if (!cells) return invalid(fmt::format("unpack: {} rows of {} columns are too many", rows(), columns_));
-  if (Status s = check_size("unpack", "the packed array", packed.size(), static_cast<std::size_t>(tokens_),
-                            width, element);
-      !s.ok())
-    return s;
-  if (Status s = check_size("unpack", "the padded array", padded.size(), *cells, width, element); !s.ok())
-    return s;
-  const std::size_t token = width * element;
+  if (Status s = check_sizes("unpack", padded.size(), packed.size(), width, element); !s.ok()) return s;
   std::ranges::fill(padded, std::byte{0});
-  std::size_t at = 0;
-  for (int r = 0; r < rows(); r++) {
-    const std::size_t bytes = static_cast<std::size_t>(lengths_[static_cast<std::size_t>(r)]) * token;
-    if (bytes == 0) continue;
-    const std::size_t to = static_cast<std::size_t>(r) * static_cast<std::size_t>(columns_) +
-                           static_cast<std::size_t>(first_column(r));
-    std::memcpy(padded.data() + to * token, packed.data() + at, bytes);
-    at += bytes;
-  }
+  for_each_row(width * element, [&](std::size_t to, std::size_t from, std::size_t bytes) {
+    std::memcpy(padded.data() + to, packed.data() + from, bytes);
+  });
   return Status();
 } catch (const std::bad_alloc&) {
   return out_of_memory();
