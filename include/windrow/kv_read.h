@@ -50,6 +50,11 @@ struct KvRead {
     const std::int32_t* fresh = nullptr;
     std::int32_t fresh_first = 0;
     std::int32_t fresh_size = 0;
+
+    std::int32_t page_of(std::int32_t number, std::int32_t sink_pages) const noexcept {
+      if (number >= fresh_first) return fresh[number - fresh_first];
+      return table[number < sink_pages ? number : sink_pages + number - table_first];
+    }
   };
 
   int layer = 0;
@@ -74,8 +79,7 @@ struct KvRead {
 
   // The physical page of page number `number` of a row.
   std::int32_t page_of(const Row& row, std::int32_t number) const noexcept {
-    if (number >= row.fresh_first) return row.fresh[number - row.fresh_first];
-    return row.table[number < sink_pages ? number : sink_pages + number - row.table_first];
+    return row.page_of(number, sink_pages);
   }
   const std::byte* block(const Row& row, std::int32_t number, int head) const noexcept {
     const Storage& storage = storages[row.storage];

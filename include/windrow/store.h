@@ -204,7 +204,8 @@ class WINDROW_API Step {
 struct StoreOptions {
   // Fills every page with NaN patterns when it is freed and before it is handed out, so that a
   // read of anything never written shows (invariant 4); refuses keys and values that are not finite; and
-  // checks the pools after every operation. Costs a write of each page.
+  // checks the pools after every operation that returns a status (what an abort or a drop breaks, the next
+  // one tells). Costs a write of each page.
   bool poison = false;
 };
 

@@ -6,8 +6,7 @@
 #include <new>
 
 #include "state/copy_positions.h"
-#include "state/layer_records.h"
-#include "state/state_impl.h"
+#include "state/row_records.h"
 
 namespace windrow {
 namespace {
@@ -35,11 +34,6 @@ struct Extent {
 // Takes the pages of a row's tables, all or none. Lock held.
 Status take_pages(const char* call, StateStore::Impl& store, Row::Impl& row,
                   std::span<const Extent> extents) {
-  const auto held = [&](int g, std::int32_t number) {
-    const TableShape& shape = store.table(extents[static_cast<std::size_t>(g)].storage, g);
-    return number < shape.sink_pages ||
-           number >= row.tables[static_cast<std::size_t>(g)].complete_from(shape) / shape.page_tokens;
-  };
   for (int g = 0; g < store.groups(); g++) {
     const Extent& extent = extents[static_cast<std::size_t>(g)];
     PageTable& table = row.tables[static_cast<std::size_t>(g)];
@@ -47,12 +41,11 @@ Status take_pages(const char* call, StateStore::Impl& store, Row::Impl& row,
     table.retained = extent.retained;
     table.floor = extent.floor;
     table.list = PageList::make(store.table(extent.storage, g).capacity);
-    std::int32_t needed = 0;
-    for (std::int32_t n = 0; n < store.table(extent.storage, g).page_end(row.length); n++)
-      needed += held(g, n) ? 1 : 0;
-    if (const int free = store.pool(extent.storage, g).free_pages(); needed > free) {
-      return Status(StatusCode::kResourceExhausted,
-                    fmt::format("{}: {} pages needed, {} of group {} are free", call, needed, free, g));
+    const std::int32_t needed = table.wanted_pages(store.table(extent.storage, g), row.length);
+    if (PagePool& pool = store.pool(extent.storage, g); !pool.has_free(needed)) {
+      return Status(
+          StatusCode::kResourceExhausted,
+          fmt::format("{}: {} pages needed, {} of group {} are free", call, needed, pool.free_pages(), g));
     }
   }
   for (int g = 0; g < store.recurrent_groups(); g++) {
@@ -63,10 +56,7 @@ Status take_pages(const char* call, StateStore::Impl& store, Row::Impl& row,
   }
   for (int g = 0; g < store.groups(); g++) {
     PageTable& table = row.tables[static_cast<std::size_t>(g)];
-    const TableShape& shape = store.table(table.storage, g);
-    for (std::int32_t n = 0; n < shape.page_end(row.length); n++) {
-      if (held(g, n)) table.put(shape, store.pool(table.storage, g), n, store.pool(table.storage, g).take());
-    }
+    table.take_all(store.table(table.storage, g), store.pool(table.storage, g), row.length);
   }
   for (int g = 0; g < store.recurrent_groups(); g++) {
     if (row.length > 0)
@@ -83,41 +73,13 @@ Status check_layer(const StateStore::Impl& store, const LayerRecords& records, i
   };
   if (records.layer != layer)
     return refuse(fmt::format("records of layer {} stand in its place", records.layer));
-  if (!records.converted && !group.delayed)
-    return refuse("not converted, but its group has no delayed codecs");
+  if (records.end != length)
+    return refuse(fmt::format("records up to position {} of a row of {}", records.end, length));
+  if (Status s = check_layer_records(fmt::format("adopt: layer {}", layer), group, records); !s.ok())
+    return s;
   if (!records.converted && length > group.delayed->start) {
     return refuse(fmt::format("not converted at length {}, its delayed codecs end at {}", length,
                               group.delayed->start));
-  }
-  if (records.begin < 0 || records.end != length || records.begin > length || records.sinks < 0) {
-    return refuse(fmt::format("positions {} .. {} and {} sinks of a row of {}", records.begin, records.end,
-                              records.sinks, length));
-  }
-  const std::int32_t lacking = length - std::min(length, group.window - 1);
-  if (records.begin > lacking) {
-    return refuse(
-        fmt::format("positions from {} on, the next query needs those from {}", records.begin, lacking));
-  }
-  const int sinks = records.begin <= group.sinks ? 0 : group.sinks;
-  if (records.sinks != sinks || (sinks == 0 && group.sinks > 0 && records.begin != 0)) {
-    return refuse(
-        fmt::format("{} sinks before position {}, expected {}", records.sinks, records.begin, group.sinks));
-  }
-  const BlockLayout& layout = store.layout(records.converted ? kFinal : kEarly, g);
-  const struct {
-    const char* name;
-    std::size_t size;
-    int each;
-  } arrays[] = {{"key words", records.key_words.size(), layout.keys.words},
-                {"key params", records.key_params.size(), layout.keys.params},
-                {"value words", records.value_words.size(), layout.values.words},
-                {"value params", records.value_params.size(), layout.values.params}};
-  for (const auto& array : arrays) {
-    const std::size_t expected = static_cast<std::size_t>(group.kv_heads) *
-                                 static_cast<std::size_t>(records.positions()) *
-                                 static_cast<std::size_t>(array.each);
-    if (array.size != expected)
-      return refuse(fmt::format("{} {}, expected {}", array.size, array.name, expected));
   }
   return Status();
 }
@@ -167,28 +129,6 @@ Status check_records(const StateStore::Impl& store, const RowRecords& records, s
   return Status();
 }
 
-void fill_layer(const Row::Impl& row, int g, int slot, const LayerRecords& records) {
-  const StateStore::Impl& store = *row.store;
-  const PageTable& table = row.tables[static_cast<std::size_t>(g)];
-  const TableShape& shape = store.table(table.storage, g);
-  const BlockLayout& layout = store.layout(table.storage, g);
-  const std::size_t n = static_cast<std::size_t>(records.positions());
-  for (std::size_t h = 0; h < static_cast<std::size_t>(store.group(g).kv_heads); h++) {
-    for (std::size_t i = 0; i < n; i++) {
-      const std::int32_t p = position_of(records, static_cast<int>(i)), b = shape.page_tokens;
-      if (p >= shape.sinks && p < table.complete_from(shape)) continue;  // more than this plan retains
-      std::byte* block = store.pool(table.storage, g).page(table.at(shape, p / b)) +
-                         static_cast<std::size_t>(slot) * store.layer_bytes(table.storage, g) +
-                         h * layout.bytes;
-      const std::size_t at = h * n + i;
-      layout.keys.put(block, p % b, words_at(records.key_words, at, layout.keys.words),
-                      words_at(records.key_params, at, layout.keys.params));
-      layout.values.put(block, p % b, words_at(records.value_words, at, layout.values.words),
-                        words_at(records.value_params, at, layout.values.params));
-    }
-  }
-}
-
 // The positions of group g, out of a row of another store with equal codecs.
 void copy_group(const Row::Impl& from, const Row::Impl& to, int g) {
   const PageTable& source = from.tables[static_cast<std::size_t>(g)];
@@ -196,18 +136,12 @@ void copy_group(const Row::Impl& from, const Row::Impl& to, int g) {
   const StateStore::Impl &theirs = *from.store, &ours = *to.store;
   const BlockLayout &in = theirs.layout(source.storage, g), &out = ours.layout(target.storage, g);
   const TableShape &in_shape = theirs.table(source.storage, g), &out_shape = ours.table(target.storage, g);
-  const std::size_t blocks = ours.pool(target.storage, g).page_bytes() / out.bytes;
-  PositionRecord record;
-  for (std::int32_t p = 0; p < to.length; p++) {
-    if (p >= out_shape.sinks) p = std::max(p, target.complete_from(out_shape));
-    if (p >= to.length) break;
-    const std::byte* read =
-        theirs.pool(source.storage, g).page(source.at(in_shape, p / in_shape.page_tokens));
-    std::byte* write = ours.pool(target.storage, g).page(target.at(out_shape, p / out_shape.page_tokens));
-    for (std::size_t block = 0; block < blocks; block++) {
-      record.get(in, read + block * in.bytes, p % in_shape.page_tokens);
-      record.put(out, write + block * out.bytes, p % out_shape.page_tokens);
-    }
+  const auto promised = [&](std::int32_t p) { return target.promised_from(out_shape, p); };
+  for (std::int32_t p = promised(0); p < to.length; p = promised(p + 1)) {
+    const PagePool &read = theirs.pool(source.storage, g), &write = ours.pool(target.storage, g);
+    copy_position(in, read.page(source.at(in_shape, in_shape.page_of(p))), in_shape.in_page(p), out,
+                  write.page(target.at(out_shape, out_shape.page_of(p))), out_shape.in_page(p),
+                  write.page_bytes());
   }
 }
 
@@ -230,7 +164,10 @@ Result<Row> StateStore::adopt(const RowRecords& records) try {
   std::size_t at = 0, state = 0;
   for (int g = 0; g < store.groups(); g++) {
     for (std::size_t slot = 0; slot < store.group(g).layers.size(); slot++)
-      fill_layer(**row, g, static_cast<int>(slot), records.layers[at++]);
+      visit_records(
+          **row, g, static_cast<int>(slot), records.layers[at++],
+          [](const SideLayout& side, std::byte* block, int position, std::span<const std::uint32_t> words,
+             std::span<const std::uint32_t> params) { side.put(block, position, words, params); });
   }
   for (int g = 0; g < store.recurrent_groups(); g++) {
     for (std::size_t slot = 0; slot < store.plan.recurrent(g).layers.size(); slot++, state++) {
@@ -241,6 +178,7 @@ Result<Row> StateStore::adopt(const RowRecords& records) try {
       std::copy(its.tail.begin(), its.tail.end(), store.layer_tail(g, page, static_cast<int>(slot)));
     }
   }
+  if (Status s = store.check_if_poison(); !s.ok()) return s;
   return Row(std::move(*row));
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -274,6 +212,7 @@ Result<Row> StateStore::copy(const Row& other) try {
         from.store->states[static_cast<std::size_t>(g)].page(from.states[static_cast<std::size_t>(g)]),
         store.states[static_cast<std::size_t>(g)].page_bytes());
   }
+  if (Status s = store.check_if_poison(); !s.ok()) return s;
   return Row(std::move(*row));
 } catch (const std::bad_alloc&) {
   return out_of_memory();

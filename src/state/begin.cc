@@ -32,6 +32,56 @@ std::shared_ptr<StepShape> make_shape(std::span<const Opening::Part> parts) {
   return shape;
 }
 
+// Fills a step that is not open yet, and opens it. What fails leaves the rest to its destructor.
+Status open_step(const std::shared_ptr<StateStore::Impl>& store, std::span<const StepRow> rows,
+                 Step::Impl& step) {
+  Opening opening(*store);
+  const std::lock_guard lock(store->mutex);
+  if (Status s = opening.check(rows, step.rows); !s.ok()) return s;
+  if (Status s = opening.check_states(); !s.ok()) return s;
+
+  const std::shared_ptr<StepShape> shape = make_shape(opening.parts());
+  step.shape = shape;
+  step.appended.assign(store->details().places.size(), false);
+  std::int32_t longest = 0;
+  for (const Opening::Part& part : opening.parts()) {
+    step.is_block.push_back(part.asked->block);
+    step.is_tree.push_back(part.tree);
+    longest = std::max(longest, part.tokens);
+  }
+  step.path.reserve(static_cast<std::size_t>(longest));
+  step.recurrent.resize(static_cast<std::size_t>(store->recurrent_groups()));
+  for (int g = 0; g < store->recurrent_groups(); g++) {
+    RecurrentView& view = step.recurrent[static_cast<std::size_t>(g)];
+    view.next.assign(rows.size(), kNoPage);
+    view.record.assign(rows.size(), kNoPage);
+    view.convolved.assign(store->plan.recurrent(g).layers.size(), false);
+    view.advanced = view.convolved;
+  }
+  step.views.reserve(static_cast<std::size_t>(store->groups()));
+  // Group by group, so that what is looked at of 64 rows stays in L1. Where a later group fails the views
+  // of the earlier ones give back what they took.
+  for (int g = 0; g < store->groups(); g++) {
+    if (Status s = opening.check_pool(g); !s.ok()) return s;
+    step.views.push_back(std::make_shared<GroupView>(store, shape, g));
+    ViewBuilder builder(*store, opening, *step.views.back());
+    builder.prepare();
+    builder.take();
+  }
+  // Nothing below allocates or fails.
+  for (int g = 0; g < store->recurrent_groups(); g++) {
+    RecurrentView& view = step.recurrent[static_cast<std::size_t>(g)];
+    for (std::size_t r = 0; r < rows.size(); r++) {
+      const Opening::Part& part = opening.parts()[r];
+      if (part.tokens > 0) view.next[r] = store->states[static_cast<std::size_t>(g)].take();
+      if (part.recorded) view.record[r] = store->records[static_cast<std::size_t>(g)].take();
+    }
+  }
+  for (const auto& row : step.rows) row->in_step = true;
+  step.is_open = true;
+  return Status();
+}
+
 }  // namespace
 
 Result<Step> StateStore::begin(std::span<const StepRow> rows) try {
@@ -40,50 +90,8 @@ Result<Step> StateStore::begin(std::span<const StepRow> rows) try {
   step->store = impl_;
   step->rows.reserve(rows.size());
   for (const StepRow& asked : rows) step->rows.push_back(asked.row != nullptr ? asked.row->impl_ : nullptr);
-  Opening opening(*impl_);
-  const std::lock_guard lock(impl_->mutex);
-  if (Status s = opening.check(rows, step->rows); !s.ok()) return s;
-  if (Status s = opening.check_states(); !s.ok()) return s;
-
-  const std::shared_ptr<StepShape> shape = make_shape(opening.parts());
-  step->shape = shape;
-  step->appended.assign(impl_->details().places.size(), false);
-  std::int32_t longest = 0;
-  for (const Opening::Part& part : opening.parts()) {
-    step->is_block.push_back(part.asked->block);
-    step->is_tree.push_back(part.tree);
-    longest = std::max(longest, part.tokens);
-  }
-  step->path.reserve(static_cast<std::size_t>(longest));
-  step->recurrent.resize(static_cast<std::size_t>(impl_->recurrent_groups()));
-  for (int g = 0; g < impl_->recurrent_groups(); g++) {
-    RecurrentView& view = step->recurrent[static_cast<std::size_t>(g)];
-    view.next.assign(rows.size(), kNoPage);
-    view.record.assign(rows.size(), kNoPage);
-    view.convolved.assign(impl_->plan.recurrent(g).layers.size(), false);
-    view.advanced = view.convolved;
-  }
-  step->views.reserve(static_cast<std::size_t>(impl_->groups()));
-  // Group by group, so that what is looked at of 64 rows stays in L1. Where a later group fails the views
-  // of the earlier ones give back what they took.
-  for (int g = 0; g < impl_->groups(); g++) {
-    if (Status s = opening.check_pool(g); !s.ok()) return s;
-    step->views.push_back(std::make_shared<GroupView>(impl_, shape, g));
-    ViewBuilder builder(*impl_, opening, *step->views.back());
-    builder.prepare();
-    builder.take();
-  }
-  // Nothing below allocates or fails.
-  for (int g = 0; g < impl_->recurrent_groups(); g++) {
-    RecurrentView& view = step->recurrent[static_cast<std::size_t>(g)];
-    for (std::size_t r = 0; r < rows.size(); r++) {
-      const Opening::Part& part = opening.parts()[r];
-      if (part.tokens > 0) view.next[r] = impl_->states[static_cast<std::size_t>(g)].take();
-      if (part.recorded) view.record[r] = impl_->records[static_cast<std::size_t>(g)].take();
-    }
-  }
-  for (const auto& row : step->rows) row->in_step = true;
-  step->is_open = true;
+  if (Status s = open_step(impl_, rows, *step); !s.ok()) return s;
+  if (Status s = impl_->check_if_poison(); !s.ok()) return s;
   return Step(std::move(step));
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -123,13 +131,11 @@ Result<StepPreview> StateStore::peek(std::span<const StepRow> rows) const try {
   }
   preview.pages.assign(static_cast<std::size_t>(impl_->groups()), 0);
   if (!preview.status.ok()) return preview;
-  for (int g = 0; g < impl_->groups(); g++) {
-    std::int32_t taken[kStorages];
-    opening.count(g, taken);
-    preview.pages[static_cast<std::size_t>(g)] = taken[kFinal] + taken[kEarly];
-  }
   preview.status = opening.check_states();
-  for (int g = 0; g < impl_->groups() && preview.status.ok(); g++) preview.status = opening.check_pool(g);
+  for (int g = 0; g < impl_->groups(); g++) {
+    const Status s = opening.check_pool(g, &preview.pages[static_cast<std::size_t>(g)]);
+    if (preview.status.ok()) preview.status = s;  // the first, as begin would say
+  }
   return preview;
 } catch (const std::bad_alloc&) {
   return out_of_memory();

@@ -1,6 +1,6 @@
 #include "state/copy_positions.h"
 
-#include <algorithm>
+#include "codec/affine.h"
 
 namespace windrow {
 namespace {
@@ -8,14 +8,11 @@ namespace {
 std::span<std::uint32_t> part(std::uint32_t* words, int count) {
   return {words, static_cast<std::size_t>(count)};
 }
-std::span<const std::uint32_t> part(const std::uint32_t* words, int count) {
-  return {words, static_cast<std::size_t>(count)};
-}
 
 void convert_side(const SideLayout& from, const std::byte* source, const SideLayout& to, std::byte* target,
                   std::int32_t slot) {
-  std::uint32_t words[1024], params[64];
-  float values[1024];
+  std::uint32_t words[affine::kMaxWords], params[affine::kMaxParams];
+  float values[affine::kMaxDim];
   const std::span<float> numbers(values, static_cast<std::size_t>(from.head_dim));
   from.get(source, slot, part(words, from.words), part(params, from.params));
   decode_record(from.codec, part(words, from.words), part(params, from.params), numbers);
@@ -24,16 +21,14 @@ void convert_side(const SideLayout& from, const std::byte* source, const SideLay
 
 }  // namespace
 
-void PositionRecord::get(const BlockLayout& layout, const std::byte* block, std::int32_t slot) {
-  layout.keys.get(block, slot, part(key_words, layout.keys.words), part(key_params, layout.keys.params));
-  layout.values.get(block, slot, part(value_words, layout.values.words),
-                    part(value_params, layout.values.params));
-}
-
-void PositionRecord::put(const BlockLayout& layout, std::byte* block, std::int32_t slot) const {
-  layout.keys.put(block, slot, part(key_words, layout.keys.words), part(key_params, layout.keys.params));
-  layout.values.put(block, slot, part(value_words, layout.values.words),
-                    part(value_params, layout.values.params));
+void copy_position(const BlockLayout& from, const std::byte* source, std::int32_t from_slot,
+                   const BlockLayout& to, std::byte* target, std::int32_t to_slot, std::size_t to_bytes) {
+  for (std::size_t block = 0; block < to_bytes / to.bytes; block++) {
+    const std::byte* in = source + block * from.bytes;
+    std::byte* out = target + block * to.bytes;
+    copy_record(from.keys, in, from_slot, to.keys, out, to_slot);
+    copy_record(from.values, in, from_slot, to.values, out, to_slot);
+  }
 }
 
 void convert_position(const BlockLayout& from, const std::byte* source, const BlockLayout& to,
@@ -47,13 +42,12 @@ void convert_positions(const GroupView& view, const GroupView::Crossing& crossin
   const KvRead::Row& row = view.rows[crossing.row];
   const BlockLayout& from = store.layout(kEarly, view.group);
   const BlockLayout& to = store.layout(kFinal, view.group);
-  const std::int32_t b = store.page_tokens(), sinks = store.group(view.group).sinks;
-  for (std::int32_t p = 0; p < row.length; p++) {
-    if (p >= sinks && p < crossing.from) p = crossing.from;
-    if (p >= row.length) break;
+  const TableShape& shape = store.table(kFinal, view.group);
+  const auto promised = [&](std::int32_t p) { return crossing.next.promised_from(shape, p); };
+  for (std::int32_t p = promised(0); p < row.length; p = promised(p + 1)) {
     for (int h = 0; h < store.group(view.group).kv_heads; h++) {
-      convert_position(from, view.block(crossing.source, p, layer_slot, h), to,
-                       view.block(row, p, layer_slot, h), p % b);
+      convert_position(from, view.block(view.rows[crossing.row - 1], p, layer_slot, h), to,
+                       view.block(row, p, layer_slot, h), shape.in_page(p));
     }
   }
 }

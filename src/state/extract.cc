@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <new>
 
-#include "state/layer_records.h"
-#include "state/state_impl.h"
+#include "state/row_records.h"
 
 namespace windrow {
 namespace {
@@ -17,7 +16,6 @@ LayerRecords extract_layer(const Row::Impl& row, int layer) {
   const PageTable& table = row.tables[static_cast<std::size_t>(place.group)];
   const TableShape& shape = store.table(table.storage, place.group);
   const BlockLayout& layout = store.layout(table.storage, place.group);
-  const PagePool& pool = store.pool(table.storage, place.group);
   LayerRecords out;
   out.layer = layer;
   out.converted = table.storage == kFinal;
@@ -33,20 +31,9 @@ LayerRecords extract_layer(const Row::Impl& row, int layer) {
   out.key_params.resize(size(layout.keys.params));
   out.value_words.resize(size(layout.values.words));
   out.value_params.resize(size(layout.values.params));
-  for (std::size_t h = 0; h < heads; h++) {
-    for (std::size_t i = 0; i < n; i++) {
-      const std::int32_t p = position_of(out, static_cast<int>(i)), b = shape.page_tokens;
-      const std::byte* block =
-          pool.page(table.at(shape, p / b)) +
-          static_cast<std::size_t>(place.slot) * store.layer_bytes(table.storage, place.group) +
-          h * layout.bytes;
-      const std::size_t at = h * n + i;
-      layout.keys.get(block, p % b, words_at(out.key_words, at, layout.keys.words),
-                      words_at(out.key_params, at, layout.keys.params));
-      layout.values.get(block, p % b, words_at(out.value_words, at, layout.values.words),
-                        words_at(out.value_params, at, layout.values.params));
-    }
-  }
+  visit_records(row, place.group, place.slot, out,
+                [](const SideLayout& side, const std::byte* block, int slot, std::span<std::uint32_t> words,
+                   std::span<std::uint32_t> params) { side.get(block, slot, words, params); });
   return out;
 }
 

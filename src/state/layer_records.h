@@ -1,18 +1,32 @@
-// Where a position stands inside LayerRecords: shared by extract and adopt.
+// LayerRecords inside the library: what they must be, and where a position stands in them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
+#include "windrow/plan.h"
 #include "windrow/records.h"
+#include "windrow/status.h"
 
 namespace windrow {
 
-// The words of one position and head inside LayerRecords.
-template <typename Words>
-auto words_at(Words& all, std::size_t i, int each) {
-  return std::span(all).subspan(i * static_cast<std::size_t>(each), static_cast<std::size_t>(each));
+inline int value_dim(const AttentionGroup& group) {
+  return group.value_dim > 0 ? group.value_dim : group.head_dim;
 }
+
+// The codecs of a row's records.
+inline const Codec& key_codec(const AttentionGroup& group, bool converted) {
+  return converted ? group.keys : group.delayed->keys;
+}
+inline const Codec& value_codec(const AttentionGroup& group, bool converted) {
+  return converted ? group.values : group.delayed->values;
+}
+
+// kOk when the records are those of a row of that group, of length records.end: the positions that its next
+// query needs at least, in arrays of their exact sizes.
+Status check_layer_records(const std::string& name, const AttentionGroup& group, const LayerRecords& records);
 
 // The i-th position of the records.
 inline std::int32_t position_of(const LayerRecords& records, int i) {

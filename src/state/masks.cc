@@ -7,8 +7,8 @@
 #include <new>
 
 #include "base/checked.h"
+#include "base/out_of_memory.h"
 #include "state/read_columns.h"
-#include "state/state_impl.h"
 
 namespace windrow {
 namespace {

@@ -6,8 +6,8 @@
 #include <new>
 
 #include "base/checked.h"
+#include "base/out_of_memory.h"
 #include "state/mlx_group.h"
-#include "state/state_impl.h"
 
 namespace windrow {
 namespace {
@@ -34,8 +34,8 @@ struct Writers {
   template <class SlotAt>
   void write_row(const AttentionGroup& group, const LayerRecords& records, std::size_t b,
                  const SlotAt& slot_at) {
-    const Codec& k = mlx::key_codec(group, records.converted);
-    const Codec& v = mlx::value_codec(group, records.converted);
+    const Codec& k = key_codec(group, records.converted);
+    const Codec& v = value_codec(group, records.converted);
     const auto part = [](const std::vector<std::uint32_t>& all, std::size_t i, int each) {
       const auto size = static_cast<std::size_t>(each);
       return std::span(all).subspan(i * size, size);
@@ -46,8 +46,8 @@ struct Writers {
         const std::size_t from = h * n + i, to = shape.at(b, h, static_cast<std::size_t>(slot_at(i)));
         keys.write(to, k, part(records.key_words, from, k.record_words(group.head_dim)),
                    part(records.key_params, from, k.record_params(group.head_dim)));
-        values.write(to, v, part(records.value_words, from, v.record_words(mlx::value_dim(group))),
-                     part(records.value_params, from, v.record_params(mlx::value_dim(group))));
+        values.write(to, v, part(records.value_words, from, v.record_words(value_dim(group))),
+                     part(records.value_params, from, v.record_params(value_dim(group))));
       }
     }
   }
@@ -59,7 +59,7 @@ struct Codecs {
 };
 Result<Codecs> codecs_of(const std::string& name, const AttentionGroup& group, bool converted,
                          const MlxForm& form) {
-  const Codecs own{mlx::key_codec(group, converted), mlx::value_codec(group, converted)};
+  const Codecs own{key_codec(group, converted), value_codec(group, converted)};
   const Codecs wanted{form.keys.value_or(own.keys), form.values.value_or(own.values)};
   if (Status s = mlx::check_conversion(name + ": keys", own.keys, wanted.keys); !s.ok()) return s;
   if (Status s = mlx::check_conversion(name + ": values", own.values, wanted.values); !s.ok()) return s;
@@ -85,7 +85,7 @@ Result<MlxSerialCache> mlx_from_records(const LayerRecords& records, const Atten
                                         const MlxForm& form) try {
   const std::string name = fmt::format("mlx cache: layer {}", records.layer);
   if (Status s = mlx::check_group(name, group); !s.ok()) return s;
-  if (Status s = mlx::check_records(name, group, records); !s.ok()) return s;
+  if (Status s = check_layer_records(name, group, records); !s.ok()) return s;
   Result<Codecs> codecs = codecs_of(name, group, records.converted, form);
   if (!codecs.ok()) return codecs.status();
   Result<int> max_size = mlx::ring_size(name, group);
@@ -141,7 +141,7 @@ Result<MlxBatchCache> mlx_from_records(std::span<const LayerRecords* const> rows
     const LayerRecords& records = *rows[b];
     if (records.layer != rows.front()->layer)
       return invalid(fmt::format("{} is of layer {}", row, records.layer));
-    if (Status s = mlx::check_records(row, group, records); !s.ok()) return s;
+    if (Status s = check_layer_records(row, group, records); !s.ok()) return s;
     Result<Codecs> codecs = codecs_of(row, group, records.converted, form);
     if (!codecs.ok()) return codecs.status();
     if (wanted && (wanted->keys != codecs->keys || wanted->values != codecs->values)) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "state/layer_records.h"
 #include "state/mlx_array.h"
 #include "windrow/plan.h"
 #include "windrow/records.h"
@@ -14,9 +15,6 @@ inline Status invalid(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
 
-inline int value_dim(const AttentionGroup& group) {
-  return group.value_dim > 0 ? group.value_dim : group.head_dim;
-}
 inline Shape key_shape(const AttentionGroup& group, std::size_t batch, int slots) {
   return {batch, static_cast<std::size_t>(group.kv_heads), static_cast<std::size_t>(slots), group.head_dim};
 }
@@ -24,20 +22,8 @@ inline Shape value_shape(const AttentionGroup& group, std::size_t batch, int slo
   return {batch, static_cast<std::size_t>(group.kv_heads), static_cast<std::size_t>(slots), value_dim(group)};
 }
 
-// The codecs of a row's records.
-inline const Codec& key_codec(const AttentionGroup& group, bool converted) {
-  return converted ? group.keys : group.delayed->keys;
-}
-inline const Codec& value_codec(const AttentionGroup& group, bool converted) {
-  return converted ? group.values : group.delayed->values;
-}
-
 // kOk when a plan would take the group's numbers (records and arrays are sized by them).
 Status check_group(const std::string& name, const AttentionGroup& group);
 // max_size of the ring that is the group: window + sinks, or kFullWindow. kInvalidArgument beyond an int.
 Result<int> ring_size(const std::string& name, const AttentionGroup& group);
-// kOk when the records are a row's of that group: the positions that adopt asks for, in arrays of their
-// exact sizes.
-Status check_records(const std::string& name, const AttentionGroup& group, const LayerRecords& records);
-
 }  // namespace windrow::mlx

@@ -5,8 +5,8 @@
 #include <new>
 
 #include "base/checked.h"
+#include "base/out_of_memory.h"
 #include "state/mlx_group.h"
-#include "state/state_impl.h"
 
 namespace windrow {
 namespace {
@@ -54,16 +54,16 @@ Result<LayerRecords> take_row(const std::string& name, const MlxArray& keys, con
   out.begin = length - std::min(newest, std::min(length, group.window));
   out.sinks = std::min(group.sinks, out.begin);
   if (out.begin <= group.sinks) out.begin = out.sinks = 0;  // they touch; so all of it is there
-  const Codec& k = mlx::key_codec(group, out.converted);
-  const Codec& v = mlx::value_codec(group, out.converted);
+  const Codec& k = key_codec(group, out.converted);
+  const Codec& v = value_codec(group, out.converted);
   if (Status s = mlx::check_conversion(name + ": keys", keys.codec, k); !s.ok()) return s;
   if (Status s = mlx::check_conversion(name + ": values", values.codec, v); !s.ok()) return s;
   const mlx::Shape in = mlx::key_shape(group, batch, slots);
   const std::size_t n = static_cast<std::size_t>(out.positions());
   const auto kw = static_cast<std::size_t>(k.record_words(group.head_dim)),
              kp = static_cast<std::size_t>(k.record_params(group.head_dim)),
-             vw = static_cast<std::size_t>(v.record_words(mlx::value_dim(group))),
-             vp = static_cast<std::size_t>(v.record_params(mlx::value_dim(group)));
+             vw = static_cast<std::size_t>(v.record_words(value_dim(group))),
+             vp = static_cast<std::size_t>(v.record_params(value_dim(group)));
   // No larger than the arrays, but for the codec: at most 4 bytes a number, and scales.
   out.key_words.resize(in.heads * n * kw);
   out.key_params.resize(in.heads * n * kp);
@@ -76,8 +76,7 @@ Result<LayerRecords> take_row(const std::string& name, const MlxArray& keys, con
       const std::size_t from = in.at(b, h, columns.slot_at(column)), to = h * n + i;
       mlx::read_vector(keys, group.head_dim, from, k, std::span(out.key_words).subspan(to * kw, kw),
                        std::span(out.key_params).subspan(to * kp, kp));
-      mlx::read_vector(values, mlx::value_dim(group), from, v,
-                       std::span(out.value_words).subspan(to * vw, vw),
+      mlx::read_vector(values, value_dim(group), from, v, std::span(out.value_words).subspan(to * vw, vw),
                        std::span(out.value_params).subspan(to * vp, vp));
     }
   }

@@ -5,11 +5,11 @@
 #include <array>
 #include <new>
 
+#include "base/out_of_memory.h"
 #include "codec/affine.h"
 #include "codec/block_layout.h"
 #include "state/mlx_array.h"
 #include "state/read_columns.h"
-#include "state/state_impl.h"
 
 namespace windrow {
 namespace {

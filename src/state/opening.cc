@@ -165,17 +165,19 @@ void Opening::count(int g, std::int32_t (&taken)[kStorages]) {
     taken[table.storage] += its.fresh - (its.own_tail ? 1 : 0) + its.target;
     if (its.cut < 0) continue;
     const TableShape& final_shape = store_.table(kFinal, g);
-    const std::int32_t start = length + its.cut, end = final_shape.page_end(start);
-    const std::int32_t first = shape.page_of(converted_from(part, g));
-    taken[kFinal] += end - first + std::min(first, std::min(final_shape.sink_pages, end));
+    const std::int32_t start = length + its.cut;
+    PageTable next;
+    next.retained = converted_from(part, g);
+    taken[kFinal] += next.wanted_pages(final_shape, start);
     taken[kFinal] +=
         fresh_pages(final_shape, start, part.tokens - its.cut) - (final_shape.in_page(start) != 0 ? 1 : 0);
   }
 }
 
-Status Opening::check_pool(int g) {
+Status Opening::check_pool(int g, int* pages) {
   std::int32_t taken[kStorages];
   count(g, taken);
+  if (pages != nullptr) *pages = taken[kFinal] + taken[kEarly];
   for (int storage = 0; storage < kStorages; storage++) {
     if (store_.pool(storage, g).has_free(taken[storage])) continue;
     // All retired lists have given back their pages now, so fewer tails may be shared.

@@ -37,13 +37,12 @@ class Opening {
     std::int32_t target = 0;  // pages for the accepted path of a tree
     bool own_tail = false;    // the first of `fresh` is its own tail page
   };
-  // Works out all needs of a group, and the pages that the step takes of its pools.
-  void count(int g, std::int32_t (&taken)[kStorages]);
   const Need& need(int g, std::size_t r) const {
     return needs_[static_cast<std::size_t>(g) * parts_.size() + r];
   }
   // Counts, and says whether the pools have what the step takes: of a group, of the recurrent ones.
-  Status check_pool(int g);
+  // `pages`: the pages taken of a group, if asked for.
+  Status check_pool(int g, int* pages = nullptr);
   Status check_states() const;
 
   std::span<const Part> parts() const { return parts_; }
@@ -59,6 +58,8 @@ class Opening {
   std::int32_t converted_from(const Part& part, int g) const;
 
  private:
+  // Works out all needs of a group, and the pages that the step takes of its pools.
+  void count(int g, std::int32_t (&taken)[kStorages]);
   Status check_part(std::size_t r, Part& part) const;
   Status check_tree(std::size_t r, Part& part) const;
   Status check_spans(std::size_t r, const Part& part) const;

@@ -26,19 +26,24 @@ void PageTable::own(PagePool& pool) noexcept {
 void PageTable::put(const TableShape& shape, PagePool& pool, std::int32_t number, PageId page) noexcept {
   if (has(shape, number)) {
     own(pool);
-    PageId& entry = list->pages[static_cast<std::size_t>(
-        number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];
-    pool.unref(entry);
-    entry = page;
+    PageId& held = list->pages[entry(shape, number)];
+    pool.unref(held);
+    held = page;
     return;
   }
   own(pool);
   const auto size = static_cast<std::int32_t>(list->pages.size());
   if (number >= shape.sink_pages && size == shape.sink_pages)
     list->first = number;  // any: none stands before
-  assert(number == (number < shape.sink_pages ? size : list->first + size - shape.sink_pages));
+  assert(entry(shape, number) == list->pages.size());
   assert(list->pages.size() < list->pages.capacity());
   list->pages.push_back(page);
+}
+
+void PageTable::take_all(const TableShape& shape, PagePool& pool, std::int32_t length) noexcept {
+  for (std::int32_t number = 0; number < shape.page_end(length); number++) {
+    if (wants(shape, number)) put(shape, pool, number, pool.take());
+  }
 }
 
 void PageTable::trim(const TableShape& shape, PagePool& pool, std::int32_t length) noexcept {

@@ -7,6 +7,7 @@
 // All of this is done under the store's lock.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <vector>
@@ -52,6 +53,20 @@ struct PageTable {
 
   // Positions from here on are all there (sinks that touch the retained ones count).
   std::int32_t complete_from(const TableShape& shape) const { return retained <= shape.sinks ? 0 : retained; }
+  // The lowest position from p on that is promised: a sink, or one of complete_from on.
+  std::int32_t promised_from(const TableShape& shape, std::int32_t p) const {
+    return p < shape.sinks ? p : std::max(p, complete_from(shape));
+  }
+  // Whether page `number` holds any of them, and how many pages of a row of `length` positions do.
+  bool wants(const TableShape& shape, std::int32_t number) const {
+    return number < shape.sink_pages || number >= shape.page_of(complete_from(shape));
+  }
+  std::int32_t wanted_pages(const TableShape& shape, std::int32_t length) const {
+    const std::int32_t end = shape.page_end(length);
+    const std::int32_t first = std::min(end, shape.page_of(complete_from(shape)));
+    return end - first + std::min(first, shape.sink_pages);
+  }
+
   std::int32_t end_page(const TableShape& shape) const {
     const auto size = static_cast<std::int32_t>(list->pages.size());
     return size <= shape.sink_pages ? size : list->first + size - shape.sink_pages;
@@ -62,8 +77,7 @@ struct PageTable {
   }
   PageId at(const TableShape& shape, std::int32_t number) const {
     assert(has(shape, number));
-    return list->pages[static_cast<std::size_t>(
-        number < shape.sink_pages ? number : shape.sink_pages + number - list->first)];
+    return list->pages[entry(shape, number)];
   }
   bool shared() const { return list->refs > 1; }
 
@@ -72,11 +86,18 @@ struct PageTable {
   }
   // Makes page `number` (an existing one, or the next) be `page`, taking over one count of it.
   void put(const TableShape& shape, PagePool& pool, std::int32_t number, PageId page) noexcept;
+  // Takes fresh pages for all that a row of `length` positions wants. REQUIRES an empty table, and that many
+  // free pages.
+  void take_all(const TableShape& shape, PagePool& pool, std::int32_t length) noexcept;
   // Drops the pages outside the sinks and [retained, length).
   void trim(const TableShape& shape, PagePool& pool, std::int32_t length) noexcept;
   void release(PagePool& pool) noexcept;
 
  private:
+  std::size_t entry(const TableShape& shape, std::int32_t number) const {
+    return static_cast<std::size_t>(number < shape.sink_pages ? number
+                                                              : shape.sink_pages + number - list->first);
+  }
   // REQUIRES a spare list if this one is shared.
   void own(PagePool& pool) noexcept;
 };

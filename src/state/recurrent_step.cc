@@ -35,16 +35,12 @@ Status check_size(const char* call, int layer, const char* what, std::size_t siz
 
 Status check_finite(const char* call, int layer, const char* what, std::span<const float> x, std::size_t each,
                     const StepShape& shape) {
-  for (std::size_t r = 0; r + 1 < shape.row_offsets.size(); r++) {
-    for (auto t = static_cast<std::size_t>(shape.row_offsets[r]);
-         t < static_cast<std::size_t>(shape.row_offsets[r + 1]); t++) {
-      for (const float value : x.subspan(t * each, each)) {
-        if (std::isfinite(value)) continue;
-        return Status(StatusCode::kInvalidArgument,
-                      fmt::format("{}: layer {}: {} of row {} at position {} is {}", call, layer, what, r,
-                                  shape.positions[t], value));
-      }
-    }
+  const auto bad = std::find_if_not(x.begin(), x.end(), [](float value) { return std::isfinite(value); });
+  if (bad != x.end()) {
+    const std::size_t t = static_cast<std::size_t>(bad - x.begin()) / each;
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{}: layer {}: {} of row {} at position {} is {}", call, layer, what,
+                              shape.row_of(t), shape.positions[t], *bad));
   }
   return Status();
 }
@@ -60,7 +56,7 @@ void path_to(std::span<const std::int32_t> parents, int node, std::vector<int>& 
 
 Status Step::convolve(int layer, std::span<const float> x, std::span<const float> weights_by_tap,
                       Activation activation, std::span<float> out) try {
-  if (!open()) return Status(StatusCode::kFailedPrecondition, "convolve: the step is closed");
+  if (!open()) return closed_step("convolve");
   const StateStore::Impl& store = *impl_->store;
   const Result<LayerAt> at = find_layer(store, "convolve", layer);
   if (!at.ok()) return at.status();
@@ -122,7 +118,7 @@ Status Step::convolve(int layer, std::span<const float> x, std::span<const float
 }
 
 Status Step::advance(int layer, const RecurrentInputs& inputs, std::span<float> y) try {
-  if (!open()) return Status(StatusCode::kFailedPrecondition, "advance: the step is closed");
+  if (!open()) return closed_step("advance");
   const StateStore::Impl& store = *impl_->store;
   const Result<LayerAt> at = find_layer(store, "advance", layer);
   if (!at.ok()) return at.status();

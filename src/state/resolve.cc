@@ -78,7 +78,7 @@ void Step::Impl::take_path(const Keep& keep) noexcept {
 }
 
 Status Step::resolve(std::span<const Keep> keep) try {
-  if (!open()) return precondition("resolve: the step is closed");
+  if (!open()) return closed_step("resolve");
   if (keep.size() != impl_->rows.size())
     return invalid(fmt::format("resolve: {} counts for {} rows", keep.size(), impl_->rows.size()));
   bool any = false;
@@ -107,10 +107,8 @@ Status Step::resolve(std::span<const Keep> keep) try {
       impl_->rows[r]->length += static_cast<std::int32_t>(impl_->path.size());
     }
   }
-  const std::shared_ptr<StateStore::Impl> store = impl_->store;
   impl_->close();
-  const std::lock_guard lock(store->mutex);
-  return store->check_if_poison();
+  return impl_->store->check_if_poison();
 } catch (const std::bad_alloc&) {
   return out_of_memory();
 }
@@ -122,7 +120,7 @@ Status Step::resolve(std::span<const int> keep) try {
 }
 
 Status Step::resolve() try {
-  if (!open()) return precondition("resolve: the step is closed");
+  if (!open()) return closed_step("resolve");
   std::vector<Keep> keep;
   for (std::size_t r = 0; r < impl_->rows.size(); r++) keep.emplace_back(impl_->row_tokens(r));
   return resolve(keep);
@@ -136,19 +134,15 @@ void Step::Impl::gather_path(std::size_t r, int g) noexcept {
   const KvRead::Row& row = view.rows[view.first_of[r]];
   const PagePool& pool = store->pool(row.storage, g);
   const BlockLayout& layout = store->layout(row.storage, g);
-  const std::int32_t b = store->page_tokens(), first = row.length / b;
+  const TableShape& table = store->table(row.storage, g);
+  const std::int32_t first = table.page_of(row.length);
   const PageId* targets = view.targets.data() + view.target_offsets[r];
-  if (row.length % b != 0) std::memcpy(pool.page(targets[0]), pool.page(row.fresh[0]), pool.page_bytes());
-  const std::size_t blocks = pool.page_bytes() / layout.bytes;
-  PositionRecord record;
+  if (table.in_page(row.length) != 0)
+    std::memcpy(pool.page(targets[0]), pool.page(row.fresh[0]), pool.page_bytes());
   for (std::size_t i = 0; i < path.size(); i++) {
     const std::int32_t from = row.length + path[i], to = row.length + static_cast<std::int32_t>(i);
-    const std::byte* source = pool.page(row.fresh[from / b - first]);
-    std::byte* target = pool.page(targets[to / b - first]);
-    for (std::size_t block = 0; block < blocks; block++) {
-      record.get(layout, source + block * layout.bytes, from % b);
-      record.put(layout, target + block * layout.bytes, to % b);
-    }
+    copy_position(layout, pool.page(row.fresh[table.page_of(from) - first]), table.in_page(from), layout,
+                  pool.page(targets[table.page_of(to) - first]), table.in_page(to), pool.page_bytes());
   }
 }
 
@@ -177,10 +171,9 @@ void Step::Impl::publish_group(std::size_t r, int g) noexcept {
   }
   table.retained = std::max(table.retained, store->retained(g, length));
   table.trim(table_shape, pool, length);  // first, so that the table never outgrows its capacity
-  const std::int32_t first = table_shape.page_of(row.length),
-                     kept = table_shape.page_of(table.complete_from(table_shape));
+  const std::int32_t first = table_shape.page_of(row.length);
   for (std::int32_t number = first; number < table_shape.page_end(length); number++) {
-    if (number >= table_shape.sink_pages && number < kept) continue;
+    if (!table.wants(table_shape, number)) continue;
     const PageId page = pages[number - first];
     if (table.has(table_shape, number) && table.at(table_shape, number) == page) continue;  // its own tail
     pool.ref(page);  // the view gives its own count back

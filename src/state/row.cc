@@ -21,20 +21,19 @@ Row::Impl::~Impl() {
   for (std::size_t g = 0; g < states.size(); g++) {
     if (states[g] != kNoPage) store->states[g].unref(states[g]);
   }
-  if (counted) store->live_rows--;
+  store->live_rows--;
 }
 
 Result<std::shared_ptr<Row::Impl>> make_row(const std::shared_ptr<StateStore::Impl>& store,
                                             const char* call) {
-  auto row = std::make_shared<Row::Impl>(store);
   const int limit = store->plan.limits().rows;
   const std::lock_guard lock(store->mutex);
   if (store->live_rows >= limit) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("{}: all {} rows of the plan are live", call, limit));
   }
+  auto row = std::make_shared<Row::Impl>(store);
   store->live_rows++;
-  row->counted = true;
   return row;
 }
 
@@ -48,6 +47,65 @@ int Row::Impl::minimum_length() const {
     lowest = std::max(lowest, tables[g].floor);
   }
   return lowest;
+}
+
+void Row::Impl::share_with(Impl& fork) const noexcept {
+  const std::lock_guard lock(store->mutex);
+  fork.length = length;
+  for (std::size_t g = 0; g < tables.size(); g++) {
+    fork.tables[g] = tables[g];
+    fork.tables[g].spare = nullptr;
+    tables[g].list->refs++;
+  }
+  fork.states = states;  // of equal size: no allocation
+  for (std::size_t g = 0; g < states.size(); g++) {
+    if (states[g] != kNoPage) store->states[g].ref(states[g]);
+  }
+}
+
+void Row::Impl::cut(std::int32_t to) {
+  const std::lock_guard lock(store->mutex);
+  for (std::size_t g = 0; g < tables.size(); g++) {
+    if (tables[g].shared()) tables[g].ensure_spare(store->table(tables[g].storage, static_cast<int>(g)));
+  }
+  length = to;
+  for (int g = 0; g < store->groups(); g++) {
+    PageTable& table = tables[static_cast<std::size_t>(g)];
+    table.trim(store->table(table.storage, g), store->pool(table.storage, g), length);
+    store->poison(g, table, length);
+  }
+}
+
+Status Row::Impl::convert(int group) {
+  PageTable& table = tables[static_cast<std::size_t>(group)];
+  if (table.storage == kFinal) return Status();
+  const TableShape& shape = store->table(kFinal, group);
+  const TableShape& early = store->table(kEarly, group);
+  PagePool& pool = store->pool(kFinal, group);
+  PageTable next;
+  next.retained = table.retained;
+  next.floor = length;
+  const std::lock_guard lock(store->mutex);
+  const std::int32_t needed = next.wanted_pages(shape, length);
+  if (!pool.has_free(needed)) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("convert: {} pages needed, {} of group {} are free", needed, pool.free_pages(), group));
+  }
+  next.list = PageList::make(shape.capacity);
+  next.take_all(shape, pool, length);
+  const BlockLayout &in = store->layout(kEarly, group), &out = store->layout(kFinal, group);
+  const std::size_t blocks = pool.page_bytes() / out.bytes;
+  const auto promised = [&](std::int32_t p) { return next.promised_from(shape, p); };
+  for (std::int32_t p = promised(0); p < length; p = promised(p + 1)) {
+    const std::byte* source = store->pool(kEarly, group).page(table.at(early, early.page_of(p)));
+    std::byte* target = pool.page(next.at(shape, shape.page_of(p)));
+    for (std::size_t block = 0; block < blocks; block++)
+      convert_position(in, source + block * in.bytes, out, target + block * out.bytes, shape.in_page(p));
+  }
+  table.release(store->pool(kEarly, group));
+  table = next;
+  return Status();
 }
 
 Row::Row(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -77,21 +135,8 @@ Result<Row> Row::fork() const try {
   if (impl_->in_step) return Status(StatusCode::kFailedPrecondition, "fork: the row stands in an open step");
   Result<std::shared_ptr<Impl>> copy = make_row(impl_->store, "fork");
   if (!copy.ok()) return copy.status();
-  const std::lock_guard lock(impl_->store->mutex);
-  (*copy)->length = impl_->length;
-  for (std::size_t g = 0; g < impl_->tables.size(); g++) {
-    PageTable& to = (*copy)->tables[g];
-    const PageTable& from = impl_->tables[g];
-    to.storage = from.storage;
-    to.retained = from.retained;
-    to.floor = from.floor;
-    to.list = from.list;
-    to.list->refs++;
-  }
-  for (std::size_t g = 0; g < impl_->states.size(); g++) {
-    (*copy)->states[g] = impl_->states[g];
-    if (impl_->states[g] != kNoPage) impl_->store->states[g].ref(impl_->states[g]);
-  }
+  impl_->share_with(**copy);
+  if (Status s = impl_->store->check_if_poison(); !s.ok()) return s;
   return Row(std::move(*copy));
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -110,19 +155,8 @@ Status Row::truncate(int length) try {
                   fmt::format("truncate: to {} positions of {}, the lowest length still retained is {}",
                               length, impl_->length, lowest));
   }
-  StateStore::Impl& store = *impl_->store;
-  const std::lock_guard lock(store.mutex);
-  for (int g = 0; g < store.groups(); g++) {
-    PageTable& table = impl_->tables[static_cast<std::size_t>(g)];
-    if (table.shared()) table.ensure_spare(store.table(table.storage, g));
-  }
-  impl_->length = length;
-  for (int g = 0; g < store.groups(); g++) {
-    PageTable& table = impl_->tables[static_cast<std::size_t>(g)];
-    table.trim(store.table(table.storage, g), store.pool(table.storage, g), length);
-    store.poison(g, table, length);
-  }
-  return store.check_if_poison();
+  impl_->cut(length);
+  return impl_->store->check_if_poison();
 } catch (const std::bad_alloc&) {
   return out_of_memory();
 }
@@ -135,44 +169,7 @@ Status Row::convert(int group) try {
   }
   if (impl_->in_step)
     return Status(StatusCode::kFailedPrecondition, "convert: the row stands in an open step");
-  PageTable& table = impl_->tables[static_cast<std::size_t>(group)];
-  if (table.storage == kFinal) return Status();
-  const TableShape& shape = store.table(kFinal, group);
-  const TableShape& early = store.table(kEarly, group);
-  PagePool& pool = store.pool(kFinal, group);
-  PageTable next;
-  next.retained = table.retained;
-  next.floor = impl_->length;
-  const std::lock_guard lock(store.mutex);
-  const std::int32_t end = shape.page_end(impl_->length),
-                     first = next.complete_from(shape) / shape.page_tokens;
-  const auto held = [&](std::int32_t number) { return number < shape.sink_pages || number >= first; };
-  std::int32_t needed = 0;
-  for (std::int32_t number = 0; number < end; number++) needed += held(number) ? 1 : 0;
-  if (needed > pool.free_pages()) {
-    return Status(
-        StatusCode::kResourceExhausted,
-        fmt::format("convert: {} pages needed, {} of group {} are free", needed, pool.free_pages(), group));
-  }
-  next.list = PageList::make(shape.capacity);
-  const std::int32_t b = shape.page_tokens;
-  const std::size_t blocks = pool.page_bytes() / store.layout(kFinal, group).bytes;
-  for (std::int32_t number = 0; number < end; number++) {
-    if (!held(number)) continue;
-    const PageId page = pool.take();
-    next.put(shape, pool, number, page);
-    const std::byte* source = store.pool(kEarly, group).page(table.at(early, number));
-    for (std::int32_t p = number * b; p < std::min(impl_->length, (number + 1) * b); p++) {
-      if (p >= shape.sinks && p < next.complete_from(shape)) continue;
-      for (std::size_t block = 0; block < blocks; block++) {
-        convert_position(store.layout(kEarly, group), source + block * store.layout(kEarly, group).bytes,
-                         store.layout(kFinal, group),
-                         pool.page(page) + block * store.layout(kFinal, group).bytes, p % b);
-      }
-    }
-  }
-  table.release(store.pool(kEarly, group));
-  table = next;
+  if (Status s = impl_->convert(group); !s.ok()) return s;
   return store.check_if_poison();
 } catch (const std::bad_alloc&) {
   return out_of_memory();

@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "base/out_of_memory.h"
 #include "state/page_pool.h"
 #include "state/page_table.h"
 #include "state/plan_impl.h"
@@ -22,8 +24,8 @@
 
 namespace windrow {
 
-inline Status out_of_memory() {  // short enough to need no memory itself
-  return Status(StatusCode::kResourceExhausted, "out of memory");
+inline Status closed_step(const char* call) {
+  return Status(StatusCode::kFailedPrecondition, std::string(call) + ": the step is closed");
 }
 
 struct StateStore::Impl {
@@ -71,11 +73,16 @@ struct StateStore::Impl {
   // In poison mode fills the slots of the table's own pages that hold nothing promised.
   void poison(int g, const PageTable& table, std::int32_t length) const;
   Status check();  // lock held
-  Status check_if_poison() { return options.poison ? check() : Status(); }
+  // What poison mode does after every operation. Lock not held.
+  Status check_if_poison() {
+    if (!options.poison) return Status();
+    const std::lock_guard lock(mutex);
+    return check();
+  }
 };
 
 struct Row::Impl {
-  explicit Impl(std::shared_ptr<StateStore::Impl> s);  // throws bad_alloc; lock not held
+  explicit Impl(std::shared_ptr<StateStore::Impl> s);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
@@ -85,10 +92,14 @@ struct Row::Impl {
   std::vector<PageId> states;     // of each recurrent group; kNoPage: nothing was fed yet
   std::int32_t length = 0;
   bool in_step = false;
-  bool seen = false;     // scratch of begin's search for a row that stands twice
-  bool counted = false;  // among the store's live rows
+  bool seen = false;  // scratch of begin's search for a row that stands twice
 
   int minimum_length() const;
+  // What the calls of Row do once their arguments are checked. Lock not held; the last two throw bad_alloc,
+  // changing nothing.
+  void share_with(Impl& fork) const noexcept;
+  void cut(std::int32_t to);
+  Status convert(int group);
 };
 
 // A row with empty tables that counts as live, or why there can't be one. Lock not held.
@@ -98,6 +109,12 @@ struct StepShape {  // the same for all groups
   std::vector<std::int32_t> row_offsets;
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> parents;  // inside the row; empty when no row is a tree
+
+  std::size_t row_of(std::size_t token) const {
+    const auto after =
+        std::upper_bound(row_offsets.begin(), row_offsets.end(), static_cast<std::int32_t>(token));
+    return static_cast<std::size_t>(after - row_offsets.begin()) - 1;
+  }
 };
 
 // One group's part of a step: the flat arrays that kernels read, and the counts that keep its pages.
@@ -112,10 +129,8 @@ struct GroupView {
 
   // A row of the step that passes into the final codecs inside it.
   struct Crossing {
-    std::size_t row = 0;      // the later part, in rows
-    KvRead::Row source = {};  // where positions [from, rows[row].length) lie now
-    std::int32_t from = 0;    // sinks aside
-    PageTable next;           // what the row's table becomes
+    std::size_t row = 0;  // the later part, in rows; the earlier one stands before it
+    PageTable next;       // what the row's table becomes: the later part's history
   };
 
   std::shared_ptr<StateStore::Impl> store;
@@ -130,7 +145,6 @@ struct GroupView {
   std::vector<PageList*> lists;             // of each row, or null; one count each
   std::vector<Crossing> crossings;
 
-  std::int32_t page_of(const KvRead::Row& row, std::int32_t number) const;
   std::byte* block(const KvRead::Row& row, std::int32_t slot, int layer_slot, int head) const;
   Crossing* crossing_of(std::size_t row);
   // Gives back all counts. Lock held.

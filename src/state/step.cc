@@ -7,15 +7,12 @@
 #include <new>
 
 #include "base/float16.h"
+#include "codec/affine.h"
 #include "state/copy_positions.h"
 #include "state/state_impl.h"
 
 namespace windrow {
 namespace {
-
-Status closed(const char* call) {
-  return Status(StatusCode::kFailedPrecondition, fmt::format("{}: the step is closed", call));
-}
 
 // `n` numbers of `from`, starting at element `at`, as f32. f32 input is passed through.
 const float* as_f32(const FloatArray& from, std::size_t at, std::size_t n, float* scratch) {
@@ -39,8 +36,6 @@ struct Side {
   }
 };
 
-constexpr std::size_t kMaxDim = 1024;  // the largest head_dim that Codec::check allows
-
 Status check_array(const Side& side, int layer, std::size_t tokens) {
   if (!is_float(side.array.dtype)) {
     return Status(StatusCode::kInvalidArgument,
@@ -55,19 +50,15 @@ Status check_array(const Side& side, int layer, std::size_t tokens) {
 }
 
 Status check_finite(const Side& side, int layer, const StepShape& shape) {
-  float scratch[kMaxDim];
-  for (std::size_t r = 0; r + 1 < shape.row_offsets.size(); r++) {
-    for (auto t = static_cast<std::size_t>(shape.row_offsets[r]);
-         t < static_cast<std::size_t>(shape.row_offsets[r + 1]); t++) {
-      for (std::size_t h = 0; h < side.heads; h++) {
-        const float* x = side.vector(t, h, scratch);
-        for (std::size_t d = 0; d < side.dim; d++) {
-          if (std::isfinite(x[d])) continue;
-          return Status(
-              StatusCode::kInvalidArgument,
-              fmt::format("append: layer {}: {} of row {} at position {}: number {} of head {} is {}", layer,
-                          side.name, r, shape.positions[t], d, h, x[d]));
-        }
+  float scratch[affine::kMaxDim];
+  for (std::size_t t = 0; t < shape.positions.size(); t++) {
+    for (std::size_t h = 0; h < side.heads; h++) {
+      const float* x = side.vector(t, h, scratch);
+      for (std::size_t d = 0; d < side.dim; d++) {
+        if (std::isfinite(x[d])) continue;
+        return Status(StatusCode::kInvalidArgument,
+                      fmt::format("append: layer {}: {} of row {} at position {}: number {} of head {} is {}",
+                                  layer, side.name, shape.row_of(t), shape.positions[t], d, h, x[d]));
       }
     }
   }
@@ -94,7 +85,7 @@ std::span<const std::int32_t> Step::positions() const noexcept { return impl_->s
 std::span<const std::int32_t> Step::row_offsets() const noexcept { return impl_->shape->row_offsets; }
 
 Status Step::append(int layer, FloatArray keys, FloatArray values) try {
-  if (!open()) return closed("append");
+  if (!open()) return closed_step("append");
   StateStore::Impl& store = *impl_->store;
   const StatePlan::Impl::Place place = store.details().place(layer);
   if (place.group < 0)
@@ -114,8 +105,7 @@ Status Step::append(int layer, FloatArray keys, FloatArray values) try {
     if (Status s = check_finite(*side, layer, shape); !s.ok()) return s;
   }
   GroupView& view = *impl_->views[static_cast<std::size_t>(place.group)];
-  const std::int32_t b = store.page_tokens();
-  float scratch[kMaxDim];
+  float scratch[affine::kMaxDim];
   for (std::size_t r = 0; r < view.rows.size(); r++) {
     const KvRead::Row& row = view.rows[r];
     const BlockLayout& layout = store.layout(row.storage, place.group);
@@ -124,10 +114,11 @@ Status Step::append(int layer, FloatArray keys, FloatArray values) try {
     }
     for (std::int32_t t = view.row_offsets[r]; t < view.row_offsets[r + 1]; t++) {
       const std::int32_t slot = row.length + t - view.row_offsets[r];
+      const std::int32_t in_page = store.table(row.storage, place.group).in_page(slot);
       std::byte* block = view.block(row, slot, place.slot, 0);
       for (std::size_t h = 0; h < heads; h++, block += layout.bytes) {
-        store_vector(layout.keys, block, slot % b, k.vector(static_cast<std::size_t>(t), h, scratch));
-        store_vector(layout.values, block, slot % b, v.vector(static_cast<std::size_t>(t), h, scratch));
+        store_vector(layout.keys, block, in_page, k.vector(static_cast<std::size_t>(t), h, scratch));
+        store_vector(layout.values, block, in_page, v.vector(static_cast<std::size_t>(t), h, scratch));
       }
     }
   }
@@ -138,7 +129,7 @@ Status Step::append(int layer, FloatArray keys, FloatArray values) try {
 }
 
 Result<KvRead> Step::read(int layer) try {
-  if (!open()) return closed("read");
+  if (!open()) return closed_step("read");
   const StateStore::Impl& store = *impl_->store;
   const StatePlan::Impl::Place place = store.details().place(layer);
   const int g = place.group;

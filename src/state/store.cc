@@ -95,6 +95,7 @@ Result<Row> StateStore::new_row() try {
     table.storage = impl_->group(g).delayed ? kEarly : kFinal;
     table.list = PageList::make(impl_->table(table.storage, g).capacity);
   }
+  if (Status s = impl_->check_if_poison(); !s.ok()) return s;
   return Row(std::move(*row));
 } catch (const std::bad_alloc&) {
   return out_of_memory();
@@ -151,12 +152,13 @@ void StateStore::Impl::poison(int g, const PageTable& t, std::int32_t length) co
   const PagePool& its = pool(t.storage, g);
   if (!its.poison() || t.list == nullptr || t.shared()) return;
   const TableShape& shape = table(t.storage, g);
-  const std::int32_t b = shape.page_tokens, from = t.complete_from(shape);
-  for (const std::int32_t number : {shape.sinks / b, from / b, length / b}) {
+  const std::int32_t b = shape.page_tokens;
+  for (const std::int32_t edge : {shape.sinks, t.complete_from(shape), length}) {
+    const std::int32_t number = shape.page_of(edge);
     if (!t.has(shape, number) || its.shared(t.at(shape, number))) continue;
     for (std::int32_t p = number * b; p < (number + 1) * b; p++) {
-      if (p < length && (p < shape.sinks || p >= from)) continue;
-      poison_slot(layout(t.storage, g), its.page(t.at(shape, number)), its.page_bytes(), p % b);
+      if (p < length && t.promised_from(shape, p) == p) continue;
+      poison_slot(layout(t.storage, g), its.page(t.at(shape, number)), its.page_bytes(), shape.in_page(p));
     }
   }
 }

@@ -38,15 +38,10 @@ void GroupView::release() noexcept {
   crossings.clear();
 }
 
-std::int32_t GroupView::page_of(const KvRead::Row& row, std::int32_t number) const {
-  if (number >= row.fresh_first) return row.fresh[number - row.fresh_first];
-  const std::int32_t sink_pages = store->table(row.storage, group).sink_pages;
-  return row.table[number < sink_pages ? number : sink_pages + number - row.table_first];
-}
-
 std::byte* GroupView::block(const KvRead::Row& row, std::int32_t slot, int layer_slot, int head) const {
+  const TableShape& table = store->table(row.storage, group);
   const std::size_t in_page = static_cast<std::size_t>(layer_slot * store->group(group).kv_heads + head);
-  return store->pool(row.storage, group).page(page_of(row, slot / store->page_tokens())) +
+  return store->pool(row.storage, group).page(row.page_of(table.page_of(slot), table.sink_pages)) +
          in_page * store->layout(row.storage, group).bytes;
 }
 

@@ -134,19 +134,13 @@ class ViewBuilder {
              GroupView::Crossing& crossing) {
     const std::int32_t cut = need.cut;
     add(table, part.length(), cut, need.fresh, need.own_tail);
-    crossing.source = view_.rows.back();
     crossing.row = view_.rows.size();
-    crossing.from = opening_.converted_from(part, view_.group);
     const TableShape& shape = store_.table(kFinal, view_.group);
-    const std::int32_t start = part.length() + cut, end = shape.page_end(start);
+    const std::int32_t start = part.length() + cut;
     PageTable& next = crossing.next;
-    next.retained = crossing.from;
+    next.retained = opening_.converted_from(part, view_.group);
     next.floor = start;
-    const std::int32_t first = shape.page_of(crossing.from);
-    for (std::int32_t number = 0; number < end; number++) {
-      if (number < shape.sink_pages || number >= first)
-        next.put(shape, pool(kFinal), number, pool(kFinal).take());
-    }
+    next.take_all(shape, pool(kFinal), start);
     if (!view_.parents.empty()) {  // numbered inside its row, which begins anew here
       const auto at = static_cast<std::size_t>(view_.row_offsets.back());
       for (std::int32_t i = 0; i < part.tokens - cut; i++)
