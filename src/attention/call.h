@@ -39,10 +39,12 @@ struct Stored {
     const Codec& value_codec = values.layout.codec;
     for (int e = 0; e < kFoldPeriod; e++) {
       key_fold[e] = key_codec.is_affine() ? exp2_of_minus(key_shift(key_codec.bits(), e)) : 1.0f;
-      value_fold[e] = value_codec.is_affine() ? exp2_of_minus(value_shift(value_codec.bits(), e)) : 1.0f;
+      value_fold[e] = value_codec.is_affine()
+                          ? exp2_of_minus(value_shift(value_codec.bits(), values.layout.slice, e))
+                          : 1.0f;
     }
     score = kernels.score[storage_kind(key_codec)];
-    mix = kernels.mix[storage_kind(value_codec)];
+    mix = kernels.mix[storage_kind(value_codec)][slice_kind(values.layout.slice)];
   }
 
   Side keys, values;
@@ -51,6 +53,26 @@ struct Stored {
   void (*mix)(const ValuePass&);
   alignas(64) float key_fold[kFoldPeriod];
   alignas(64) float value_fold[kFoldPeriod];
+};
+
+// Memory for the states of a task's queries, wherever it lies.
+struct StateShape {
+  // Every part has kPad floats of slack, since kernels work on whole vectors.
+  static constexpr std::size_t kPad = 16;
+  static constexpr std::size_t kSoftmax = 32;  // floats that a SoftmaxState takes
+  static_assert(sizeof(SoftmaxState) <= kSoftmax * sizeof(float));
+
+  std::size_t dims = 0, bias_row = 0;  // of a query; whole vectors: kernels work on all of a row
+
+  std::size_t out_row() const { return (dims + 15) / 16 * 16; }
+  std::size_t floats() const { return kMaxQueries * (kSoftmax + out_row() + bias_row) + kPad; }
+
+  QueryState query(float* base, int i) const {
+    float* const outs = base + kMaxQueries * kSoftmax;
+    float* const biases = outs + kMaxQueries * out_row();
+    return {reinterpret_cast<SoftmaxState*>(base + sz(i) * kSoftmax), outs + sz(i) * out_row(),
+            biases + sz(i) * bias_row};
+  }
 };
 
 struct Call {
@@ -65,6 +87,15 @@ struct Call {
   }
 
   const Stored& stored(int row) const { return *storages[sz(read.rows[sz(row)].storage)]; }
+
+  std::size_t value_groups() const {
+    std::size_t groups = 0;
+    for (const std::optional<Stored>& stored : storages) {
+      if (stored) groups = std::max(groups, sz(stored->values.groups));
+    }
+    return groups;
+  }
+  StateShape state_shape() const { return {.dims = sz(read.value_dim), .bias_row = value_groups() * kTile}; }
 
   const Kernels& kernels;
   const KvRead& read;
@@ -100,53 +131,44 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// The working memory of a task, cut from one buffer. Every part has kPad floats of slack, since kernels
-// work on whole vectors. `gathered` is another buffer, which few calls need.
+// The working memory of a task, cut from one buffer. `gathered` is another buffer, which few calls need.
 struct Scratch {
-  static constexpr std::size_t kPad = 16;
+  static constexpr std::size_t kPad = StateShape::kPad;
 
-  float* q = nullptr;         // [queries][head_dim] folded
-  float* q_sums = nullptr;    // [queries][key groups]
-  float* scores = nullptr;    // [queries + 1][kScoreStride]
-  float* scales = nullptr;    // [kBlock][value groups]
-  float* biases = nullptr;    // [kBlock][value groups]
-  float* weights = nullptr;   // [queries][weight_row]
-  float* mix_bias = nullptr;  // [queries][mix_bias_row]
-  float* sums = nullptr;      // [queries][value_dim]
-  std::size_t weight_row = 0, mix_bias_row = 0;
+  float* q = nullptr;        // panels, [queries][head_dim]
+  float* q_sums = nullptr;   // [queries][key groups]
+  float* scores = nullptr;   // [queries][kScoreStride]
+  float* weights = nullptr;  // [queries][weight_row]
+  float* states[2] = {};     // of `shape`: of all segments, and of one
+  std::size_t weight_row = 0;
+  StateShape shape;
   std::byte* gathered = nullptr;  // a block of Stored::gathered
-  SoftmaxState states[kMaxQueries];
 
   // The calling thread's buffers, cut for this call; false without memory.
   bool take(const Call& call) {
-    const std::size_t key_dim = sz(call.read.head_dim), value_dim = sz(call.read.value_dim);
-    std::size_t key_groups = 0, groups = 0, gathered_bytes = 0;
+    const std::size_t key_dim = sz(call.read.head_dim);
+    std::size_t key_groups = 0, gathered_bytes = 0;
     for (const std::optional<Stored>& stored : call.storages) {
       if (!stored) continue;
       key_groups = std::max(key_groups, sz(stored->keys.groups));
-      groups = std::max(groups, sz(stored->values.groups));
       gathered_bytes = std::max(gathered_bytes, stored->gathered.bytes);
     }
+    const std::size_t groups = call.value_groups();
     weight_row = kBlock * groups + kPad;
-    mix_bias_row = (groups + 15) / 16 * 16;  // whole vectors: kernels work on all of a row
+    shape = call.state_shape();
     std::size_t used = 0;
     const auto part = [&used](std::size_t floats) {
       const std::size_t at = used;
       used += (floats + kPad + 15) / 16 * 16;
       return at;
     };
-    const std::size_t at[] = {part(kMaxQueries * key_dim),
-                              part(kMaxQueries * key_groups),
-                              part((kMaxQueries + 1) * kScoreStride),
-                              part(kBlock * groups),
-                              part(kBlock * groups),
-                              part(kMaxQueries * weight_row),
-                              part(kMaxQueries * mix_bias_row),
-                              part(kMaxQueries * value_dim)};
+    const std::size_t at[] = {
+        part(kMaxQueries * key_dim),    part(kMaxQueries * key_groups), part(kMaxQueries * kScoreStride),
+        part(kMaxQueries * weight_row), part(shape.floats()),           part(shape.floats())};
     thread_local Buffer floats, blocks;
     auto* const base = reinterpret_cast<float*>(floats.grow(used * sizeof(float)));
     if (base == nullptr) return false;
-    float** const parts[] = {&q, &q_sums, &scores, &scales, &biases, &weights, &mix_bias, &sums};
+    float** const parts[] = {&q, &q_sums, &scores, &weights, &states[0], &states[1]};
     for (std::size_t i = 0; i < std::size(at); i++) *parts[i] = base + at[i];
     if (call.gathers) gathered = blocks.grow(gathered_bytes);
     return !call.gathers || gathered != nullptr;

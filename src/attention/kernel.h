@@ -2,12 +2,13 @@
 // compiled once per instruction set: plain structs of pointers, and a table of functions.
 //
 // The arithmetic of one query, in this order and no other, whatever surrounds it (invariant 1):
-//   for its sinks where they stand apart, then for the rest of what it sees (visible.h),
-//   for every softmax block of kBlock positions, cut at multiples of kBlock, ascending:
-//     score[p]  = sum over groups g: scale[p,g] * (sum over dims of q * code) + bias[p,g] * (sum of q)
-//     m, l, out = online softmax of the block's visible scores
-//     out[d]   += sum over p ascending: (weight[p] * scale[p,g]) * code
-//     mix_bias[g] += sum over p: weight[p] * bias[p,g], in chains that p's place in the block chooses
+//   for each segment (tasks.h), ascending, from nothing:
+//     for every softmax block of kBlock positions, cut at multiples of kBlock, ascending:
+//       score[p]  = sum over groups g: scale[p,g] * (sum over dims of q * code) + bias[p,g] * (sum of q)
+//       m, l, out = online softmax of the block's visible scores
+//       out[d]   += sum over p ascending: (weight[p] * scale[p,g]) * code
+//       mix_bias[g] += sum over p: weight[p] * bias[p,g], in chains that p's place in the block chooses
+//     fold m, l, out, mix_bias into those of the segments before
 //   result[d] = (out[d] + mix_bias[g]) / l
 #pragma once
 
@@ -37,6 +38,9 @@ inline int storage_kind(const Codec& codec) {
   if (codec.is_affine()) return codec.bits() == 8 ? 8 : codec.bits() + 1;
   return codec.input() == DType::kF32 ? 0 : codec.input() == DType::kF16 ? 1 : 2;
 }
+// How values are sliced, as an index: 0 not, 1 over 2 words, 2 over 4, 3 over 8.
+inline constexpr int kSliceKinds = 4;
+inline int slice_kind(int slice) { return slice == 8 ? 3 : slice / 2; }
 
 // Codes are used as code * 2^shift: masked where they lie and converted, and 2^-shift is folded
 // into the other factor, exactly.
@@ -44,17 +48,21 @@ inline int storage_kind(const Codec& codec) {
 // Keys are taken from the bit stream in fields of one word: 32 bits where codes divide a word, and for 3,
 // 5 and 6 bits the largest power of two of codes that leaves bit 31 free: 8, 4 and 4.
 constexpr int key_field_codes(int bits) { return 32 % bits == 0 ? 32 / bits : bits == 3 ? 8 : 4; }
-// Where the code of `element` lies in its field; one at the word's top is shifted down (a signed
-// conversion could not take bit 31).
-constexpr int key_shift(int bits, int element) {
-  const int bit = element % key_field_codes(bits) * bits;
+// Where a field's code `slot` lies; one at the word's top is shifted down (a signed conversion could not
+// take bit 31).
+constexpr int slot_shift(int bits, int slot) {
+  const int bit = slot * bits;
   return bit + bits == 32 ? 0 : bit;
 }
-// Values are picked byte by byte: where the field lies in its first byte.
-constexpr int value_shift(int bits, int element) { return element * bits % 8; }
+constexpr int key_shift(int bits, int element) { return slot_shift(bits, element % key_field_codes(bits)); }
+// Values that are sliced (codec/slices.h) lie in slots of words; others are picked byte by byte: the shift
+// is where the code begins in its first byte.
+constexpr int value_shift(int bits, int slice, int element) {
+  return slice > 1 ? slot_shift(bits, element / slice % (32 / bits)) : element * bits % 8;
+}
 constexpr float exp2_of_minus(int shift) { return 1.0f / static_cast<float>(std::uint32_t{1} << shift); }
-// Both patterns repeat after 32 elements.
-inline constexpr int kFoldPeriod = 32;
+// Both patterns repeat after so many elements: units of slices have up to 8 * 32 / 2 = 128.
+inline constexpr int kFoldPeriod = 128;
 
 // Where the tiles of one side of a softmax block lie. Null: outside of what is looked at.
 struct Tiles {
@@ -62,7 +70,6 @@ struct Tiles {
   const std::byte* params[kBlockTiles] = {};
   int code_lines = 0;  // 64-byte lines a tile
   int param_lines = 0;
-  int lines() const { return code_lines + param_lines; }
 };
 
 // Scores of tiles [tile_begin, tile_end) for all queries.
@@ -72,11 +79,12 @@ struct KeyPass {
   int head_dim = 0;
   int group = 0;  // dims that share params; plain: head_dim
   DType param_type = DType::kBF16;
-  int queries = 0;
-  const float* q = nullptr;         // [queries][head_dim], folded
-  const float* q_sums = nullptr;    // [queries][groups]
-  float* scores = nullptr;          // [queries + 1][kScoreStride], from the block's first position
-  const Tiles* prefetch = nullptr;  // tile i goes with tile i; never null
+  int queries = 0;                     // of the task
+  int query_begin = 0, query_end = 0;  // those wanted; scores of others may be written too
+  const float* q = nullptr;            // panels of pack_queries
+  const float* q_sums = nullptr;       // [queries][groups]
+  float* scores = nullptr;             // [queries][kScoreStride], from the block's first position
+  const Tiles* prefetch = nullptr;     // tile i goes with tile i; never null
 };
 
 // out[query][dim] += sum over positions [begin, end) of the block: weight * code.
@@ -86,16 +94,17 @@ struct ValuePass {
   int begin = 0, end = 0;
   int dims = 0;
   int group = 0;  // dims that share a weight; plain: dims
-  int groups = 1;
   int queries = 0;
-  const float* weights = nullptr;  // [queries] at weight_rows floats; [kBlock][groups] inside
+  const float* weights = nullptr;  // [queries] at weight_rows floats; [groups][kBlock] inside
   std::size_t weight_rows = 0;
-  float* out = nullptr;             // [queries][dims]
+  float* out = nullptr;  // [queries] at out_rows floats
+  std::size_t out_rows = 0;
   const Tiles* prefetch = nullptr;  // as above
 };
 
 // Running state of one query's softmax.
 struct SoftmaxState {
+  bool seen = false;       // whether any position was visible so far
   float top = 0;           // the highest score so far
   float sums[kTile] = {};  // sums of exp(score - top), one a lane
 };
@@ -108,31 +117,46 @@ struct SoftmaxPass {
   float softcap = 0;
 };
 
+// What a query has gathered of the positions so far.
+struct QueryState {
+  SoftmaxState* softmax = nullptr;
+  float* out = nullptr;       // [dims]
+  float* mix_bias = nullptr;  // [groups][kTile], sums by lane; [bias_row] in all
+};
+
+// Folds the params of a block's positions [begin, end) into a query's weights:
+//   weights[g][p] = probability[p] * scale[p][g];  mix_bias[g][p % kTile] += probability[p] * bias[p][g]
+// Nothing outside the range matters; weights become anything there.
+struct WeighPass {
+  const Tiles* tiles = nullptr;  // params: [params][kTile] words a tile
+  DType param_type = DType::kBF16;
+  int begin = 0, end = 0;
+  int groups = 1;
+  const float* probability = nullptr;  // [kBlock]
+  float* weights = nullptr;            // [groups][kBlock]
+  float* mix_bias = nullptr;
+};
+
 // One instruction set's functions.
 struct Kernels {
   const char* target = nullptr;
 
   void (*score[kStorageKinds])(const KeyPass&) = {};
-  void (*mix[kStorageKinds])(const ValuePass&) = {};
+  void (*mix[kStorageKinds][kSliceKinds])(const ValuePass&) = {};  // null where a codec is not sliced so
 
-  // folded[d] = q[d] * fold[d % kFoldPeriod]; sums[g] = the sum of q over group g.
-  void (*fold_query)(const float* q, int head_dim, int group, const float* fold, float* folded,
-                     float* sums) = nullptr;
+  // Queries as the score kernels take them: panels of as many as they compute at once, [head_dim] x [queries
+  // of the panel], of q[d] * fold[d % kFoldPeriod]; sums[query][g] = the sum of q over group g.
+  void (*pack_queries)(const float* const* q, int queries, int head_dim, int group, const float* fold,
+                       float* panels, float* sums) = nullptr;
   void (*begin_softmax)(SoftmaxState&) = nullptr;
   // Weights of the block; returns what sums made so far must be multiplied with.
   float (*softmax)(SoftmaxState&, const SoftmaxPass&) = nullptr;
   float (*softmax_sum)(const SoftmaxState&) = nullptr;
   void (*rescale)(float* values, int count, float factor) = nullptr;
-  // `count` pairs (scale, bias) of position-major params, a multiple of kTile.
-  void (*unpack_params)(const std::uint32_t* words, int count, DType type, float* scales,
-                        float* biases) = nullptr;
-  // Folds the params of a block's positions [begin, end) into its weights:
-  //   weights[p][g] = probability[p] * scales[p][g];  mix_bias[g] += sum of probability[p] * biases[p][g]
-  // Nothing outside the range matters; weights become anything there. All arrays are the block's, with 16
-  // floats of slack; mix_bias has whole groups of 16 floats.
-  void (*weigh)(const float* probability, int begin, int end, int groups, const float* scales,
-                const float* biases, float* weights, float* mix_bias) = nullptr;
-  // result[d] = (sums[d] * fold[d % kFoldPeriod] + mix_bias[d / group]) * factor
+  // Folds what later positions gave into what earlier ones did; both have seen some.
+  void (*merge)(const QueryState& before, const QueryState& after, int dims, int bias_row) = nullptr;
+  void (*weigh)(const WeighPass&) = nullptr;
+  // result[d] = (sums[d] * fold[d % kFoldPeriod] + sum of mix_bias[d / group]) * factor
   void (*finish)(const float* sums, int dims, int group, const float* fold, const float* mix_bias,
                  float factor, float* result) = nullptr;
 };

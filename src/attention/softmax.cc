@@ -45,44 +45,47 @@ HWY_INLINE VF ExpOfNegative(VF x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, kLowest)), hn::Mul(y, power));
 }
 
-// Odd and even lanes of an f32 param stream: (scale, bias) pairs.
-void UnpackWideParams(const std::uint32_t* words, int count, float* scales, float* biases) {
-  for (int i = 0; i < count; i++) {
-    std::memcpy(&scales[i], &words[2 * i], 4);
-    std::memcpy(&biases[i], &words[2 * i + 1], 4);
-  }
-}
-
-template <DType kType>
-HWY_INLINE void UnpackNarrowParams(const std::uint32_t* words, int count, float* scales, float* biases) {
+// A panel's queries, side by side for each dim.
+template <int kQueries>
+void PackPanel(const float* const* q, int head_dim, const float* fold, float* panel) {
   const DF df;
-  for (int i = 0; i < count; i += kLanes) {
-    const VU word = hn::LoadU(DU(), words + i);
-    hn::StoreU(LowNumber<kType>(word), df, scales + i);
-    hn::StoreU(HighNumber<kType>(word), df, biases + i);
-  }
-}
-
-void UnpackParams(const std::uint32_t* words, int count, DType type, float* scales, float* biases) {
-  if (type == DType::kF32) return UnpackWideParams(words, count, scales, biases);
-  if (type == DType::kBF16) return UnpackNarrowParams<DType::kBF16>(words, count, scales, biases);
-  UnpackNarrowParams<DType::kF16>(words, count, scales, biases);
-}
-
-void FoldQuery(const float* q, int head_dim, int group, const float* fold, float* folded, float* sums) {
-  const DF df;
-  for (int begin = 0; begin < head_dim; begin += group) {
-    VF sum = hn::Zero(df);
-    for (int d = begin; d < begin + group; d += kLanes) {
-      const VF v = hn::LoadU(df, q + d);
-      sum = hn::Add(sum, v);
-      hn::StoreU(hn::Mul(v, hn::LoadU(df, fold + d % kFoldPeriod)), df, folded + d);
+  for (int d = 0; d < head_dim; d += kLanes, panel += kLanes * kQueries) {
+    const VF by = hn::LoadU(df, fold + d % kFoldPeriod);
+    const auto folded = [&](int i) { return hn::Mul(hn::LoadU(df, q[i] + d), by); };
+    if constexpr (kQueries == 1) {
+      hn::StoreU(folded(0), df, panel);
+    } else if constexpr (kQueries == 2) {
+      hn::StoreInterleaved2(folded(0), folded(1), df, panel);
+    } else {
+      hn::StoreInterleaved4(folded(0), folded(1), folded(2), folded(3), df, panel);
     }
-    sums[begin / group] = hn::GetLane(hn::SumOfLanes(df, sum));
+  }
+}
+
+void PackQueries(const float* const* q, int queries, int head_dim, int group, const float* fold,
+                 float* panels, float* sums) {
+  const DF df;
+  for (int i = 0; i < queries; i++) {
+    for (int begin = 0; begin < head_dim; begin += group) {
+      VF sum = hn::Zero(df);
+      for (int d = begin; d < begin + group; d += kLanes) sum = hn::Add(sum, hn::LoadU(df, q[i] + d));
+      *sums++ = hn::GetLane(hn::SumOfLanes(df, sum));
+    }
+  }
+  for (int i = 0, panel; i < queries; i += panel, panels += panel * head_dim) {
+    panel = PanelQueries(queries - i);
+    if (panel == 1) {
+      PackPanel<1>(q + i, head_dim, fold, panels);
+    } else if (panel == 2) {
+      PackPanel<HWY_MIN(2, kMaxPanel)>(q + i, head_dim, fold, panels);
+    } else {
+      PackPanel<kMaxPanel>(q + i, head_dim, fold, panels);
+    }
   }
 }
 
 void BeginSoftmax(SoftmaxState& state) {
+  state.seen = false;
   state.top = kStartTop;
   for (float& sum : state.sums) sum = 0;
 }
@@ -147,92 +150,105 @@ void Rescale(float* values, int count, float factor) {
   for (int i = 0; i < count; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(df, values + i), by), df, values + i);
 }
 
-// Positions of a block that a query sees; what lies outside may be NaN and is taken as zero.
-struct Visible {
-  VF begin, end;
-  HWY_INLINE VF Keep(VF position, VF value) const {
-    return hn::IfThenElseZero(hn::And(hn::Ge(position, begin), hn::Lt(position, end)), value);
-  }
-};
-
-// Groups that divide a vector: one holds kLanes / groups positions, lane l group l mod groups. Four chains
-// of vectors by their place in the block.
-void WeighFew(const float* probability, int begin, int end, int groups, const float* scales,
-              const float* biases, float* weights, float* mix_bias) {
+void Merge(const QueryState& before, const QueryState& after, int dims, int bias_row) {
   const DF df;
-  const int positions = kLanes / groups;  // of a vector
-  alignas(64) std::int32_t spread[kLanes];
-  for (int l = 0; l < kLanes; l++) spread[l] = l / groups;
-  const auto indices = hn::SetTableIndices(df, spread);
-  const VF place = hn::ConvertTo(df, hn::Load(DI(), spread));
-  const Visible visible{hn::Set(df, static_cast<float>(begin)), hn::Set(df, static_cast<float>(end))};
-  VF chains[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
-  const int step = 4 * positions;  // divides kBlock
-  for (int p = begin / step * step; p < end; p += step) {
-    WINDROW_UNROLL
-    for (int k = 0; k < 4; k++) {
-      const int first = p + k * positions, at = first * groups;
-      const VF position = hn::Add(place, hn::Set(df, static_cast<float>(first)));
-      const VF spreaded = hn::TableLookupLanes(hn::LoadU(df, probability + first), indices);
-      const VF probable = visible.Keep(position, spreaded);
-      hn::StoreU(hn::Mul(probable, hn::LoadU(df, scales + at)), df, weights + at);
-      chains[k] = hn::MulAdd(probable, visible.Keep(position, hn::LoadU(df, biases + at)), chains[k]);
+  SoftmaxState &first = *before.softmax, &second = *after.softmax;
+  const float top = HWY_MAX(first.top, second.top);
+  const VF by = ExpOfNegative(hn::Set(df, first.top - top));
+  const VF by_after = ExpOfNegative(hn::Set(df, second.top - top));
+  const auto fold = [&](float* to, const float* from, int count) {
+    for (int i = 0; i < count; i += kLanes) {
+      const VF scaled = hn::Mul(hn::LoadU(df, to + i), by);
+      hn::StoreU(hn::MulAdd(hn::LoadU(df, from + i), by_after, scaled), df, to + i);
     }
-  }
-  alignas(64) float sums[kLanes];
-  hn::Store(hn::Add(hn::Add(chains[0], chains[1]), hn::Add(chains[2], chains[3])), df, sums);
-  for (int l = 0; l < kLanes; l++) mix_bias[l % groups] += sums[l];
+  };
+  fold(first.sums, second.sums, kLanes);
+  fold(before.out, after.out, dims);
+  fold(before.mix_bias, after.mix_bias, bias_row);
+  first.top = top;
 }
 
-// Any number of groups: lanes run over the groups of one position, four chains by position mod 4.
-void WeighMany(const float* probability, int begin, int end, int groups, const float* scales,
-               const float* biases, float* weights, float* mix_bias) {
+// One tile and group: weights out, bias sums into `sums`. kMasked: some of its positions are not visible;
+// what they hold may be NaN and is taken as zero.
+template <DType kType, bool kMasked>
+HWY_INLINE void WeighTile(const WeighPass& pass, int group, int first, VF (&sums)[kVectors]) {
   const DF df;
-  const Visible visible{hn::Set(df, static_cast<float>(begin)), hn::Set(df, static_cast<float>(end))};
-  // Lanes past the last group take the next position's params. Their weights are overwritten by that
-  // position's own, since groups are done from the last to the first; their bias sums are unused.
-  for (int g = (groups - 1) / kLanes * kLanes; g >= 0; g -= kLanes) {
-    VF chains[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
-    for (int p = begin / 4 * 4; p < end; p += 4) {
-      WINDROW_UNROLL
-      for (int k = 0; k < 4; k++) {
-        const int at = (p + k) * groups + g;
-        const VF position = hn::Set(df, static_cast<float>(p + k));
-        const VF probable = visible.Keep(position, hn::Set(df, probability[p + k]));
-        hn::StoreU(hn::Mul(probable, hn::LoadU(df, scales + at)), df, weights + at);
-        chains[k] = hn::MulAdd(probable, visible.Keep(position, hn::LoadU(df, biases + at)), chains[k]);
+  const std::byte* const params = pass.tiles->params[first / kTile];
+  const float* const probabilities = pass.probability + first;
+  float* const weights = pass.weights + group * kBlock + first;
+  WINDROW_UNROLL
+  for (int v = 0; v < kVectors; v++) {
+    ScaleBias p = LoadParams(params + v * kLanes * 4, kType, group);
+    VF probability = hn::LoadU(df, probabilities + v * kLanes);
+    if constexpr (kMasked) {
+      const VF position = hn::Iota(df, static_cast<float>(first + v * kLanes));
+      const auto visible = hn::And(hn::Ge(position, hn::Set(df, static_cast<float>(pass.begin))),
+                                   hn::Lt(position, hn::Set(df, static_cast<float>(pass.end))));
+      probability = hn::IfThenElseZero(visible, probability);
+      p.bias = hn::IfThenElseZero(visible, p.bias);
+    }
+    hn::StoreU(hn::Mul(probability, p.scale), df, weights + v * kLanes);
+    sums[v] = hn::MulAdd(probability, p.bias, sums[v]);
+  }
+}
+
+template <DType kType>
+void WeighTiles(const WeighPass& pass) {
+  const DF df;
+  const int first = pass.begin / kTile * kTile, last = (pass.end - 1) / kTile * kTile;
+  const bool first_masked = first<pass.begin, last_masked = last + kTile> pass.end;
+  for (int g = 0; g < pass.groups; g++) {
+    float* const mix_bias = pass.mix_bias + g * kTile;
+    VF sums[kVectors];  // a position's lane of its tile is its own
+    WINDROW_UNROLL
+    for (int v = 0; v < kVectors; v++) sums[v] = hn::LoadU(df, mix_bias + v * kLanes);
+    int p = first;
+    if (first_masked || first == last) {
+      WeighTile<kType, true>(pass, g, p, sums);
+      p += kTile;
+    }
+    for (; p < last; p += kTile) WeighTile<kType, false>(pass, g, p, sums);
+    if (p == last) {
+      if (last_masked) {
+        WeighTile<kType, true>(pass, g, p, sums);
+      } else {
+        WeighTile<kType, false>(pass, g, p, sums);
       }
     }
-    const VF sum = hn::Add(hn::Add(chains[0], chains[1]), hn::Add(chains[2], chains[3]));
-    hn::StoreU(hn::Add(hn::LoadU(df, mix_bias + g), sum), df, mix_bias + g);
+    WINDROW_UNROLL
+    for (int v = 0; v < kVectors; v++) hn::StoreU(sums[v], df, mix_bias + v * kLanes);
   }
 }
 
-void Weigh(const float* probability, int begin, int end, int groups, const float* scales, const float* biases,
-           float* weights, float* mix_bias) {
-  const bool few = groups <= kLanes && kLanes % groups == 0;
-  (few ? WeighFew : WeighMany)(probability, begin, end, groups, scales, biases, weights, mix_bias);
+void Weigh(const WeighPass& pass) {
+  (pass.param_type == DType::kF32   ? WeighTiles<DType::kF32>
+   : pass.param_type == DType::kF16 ? WeighTiles<DType::kF16>
+                                    : WeighTiles<DType::kBF16>)(pass);
 }
 
 void Finish(const float* sums, int dims, int group, const float* fold, const float* mix_bias, float factor,
             float* result) {
   const DF df;
   const VF by = hn::Set(df, factor);
-  for (int d = 0; d < dims; d += kLanes) {
-    const VF bias = hn::Set(df, mix_bias[d / group]);
-    const VF value = hn::MulAdd(hn::LoadU(df, sums + d), hn::LoadU(df, fold + d % kFoldPeriod), bias);
-    hn::StoreU(hn::Mul(value, by), df, result + d);
+  for (int begin = 0; begin < dims; begin += group, mix_bias += kTile) {
+    VF lanes = hn::LoadU(df, mix_bias);
+    for (int v = 1; v < kVectors; v++) lanes = hn::Add(lanes, hn::LoadU(df, mix_bias + v * kLanes));
+    const VF bias = hn::Set(df, hn::GetLane(hn::SumOfLanes(df, lanes)));
+    for (int d = begin; d < begin + group; d += kLanes) {
+      const VF value = hn::MulAdd(hn::LoadU(df, sums + d), hn::LoadU(df, fold + d % kFoldPeriod), bias);
+      hn::StoreU(hn::Mul(value, by), df, result + d);
+    }
   }
 }
 
 void Select(Kernels& kernels) {
   kernels.target = hwy::TargetName(HWY_TARGET);
-  kernels.fold_query = FoldQuery;
+  kernels.pack_queries = PackQueries;
   kernels.begin_softmax = BeginSoftmax;
   kernels.softmax = Softmax;
   kernels.softmax_sum = SoftmaxSum;
   kernels.rescale = Rescale;
-  kernels.unpack_params = UnpackParams;
+  kernels.merge = Merge;
   kernels.weigh = Weigh;
   kernels.finish = Finish;
 }

@@ -1,4 +1,5 @@
-// How a call is cut into tasks: (row, kv head, up to kMaxQueries queries of it), and a task into blocks.
+// How a call is cut into tasks: (row, kv head, up to kMaxQueries queries of it), a task into segments of
+// positions and those into blocks.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +28,22 @@ struct Task {
   int heads() const { return head_end - head_begin; }
 };
 
+// Positions of the segment that `position` lies in. Segments are gathered from nothing each and then folded
+// together in ascending order, so that several threads can share a task and the bits don't tell. Their
+// bounds depend on the position and the group's window alone; finer ones balance better, coarser ones fold
+// less: at most 16 for a window, and 12 more whenever a full context grows by a factor of 4. All are
+// multiples of kBlock, and of the shorter ones before them.
+inline constexpr int kSegment = 256;
+inline int segment_tokens(int position, int window) {
+  std::int64_t tokens = kSegment;
+  if (window != kFullWindow) {
+    while (16 * tokens < window) tokens *= 2;
+  } else {
+    while (16 * tokens <= position) tokens *= 4;
+  }
+  return static_cast<int>(tokens);
+}
+
 // The softmax blocks that a task visits, numbered from 0: of the sinks that stand apart, then of the rest.
 // Ranges are relative to a block's origin.
 class BlockWalk {
@@ -40,6 +57,12 @@ class BlockWalk {
         blocks_(sink_blocks_ + (window_.end - 1) / kBlock - window_.begin / kBlock + 1) {}
 
   int blocks() const { return blocks_; }
+  // The first block behind the segment of block b. Sinks that stand apart are a segment.
+  int segment_end(int b) const {
+    if (b < sink_blocks_) return sink_blocks_;
+    const int position = origin(b), tokens = segment_tokens(position, read_.window);
+    return std::min(blocks_, b + (tokens - position % tokens) / kBlock);
+  }
   // Position of the block's first lane.
   int origin(int b) const {
     return (b < sink_blocks_ ? b : b - sink_blocks_ + window_.begin / kBlock) * kBlock;
@@ -51,10 +74,13 @@ class BlockWalk {
     return relative(b < sink_blocks_ ? sinks_of(read_, token) : window_of(read_, token), b);
   }
 
-  // Tiles of the task's positions.
+  // Tiles of the task's positions; of blocks [begin, end) of one segment.
   int tiles() const {
     const int sink_tiles = sinks_.empty() ? 0 : (sinks_.end - 1) / kTile + 1;
     return sink_tiles + (window_.end - 1) / kTile - window_.begin / kTile + 1;
+  }
+  int tiles(int begin, int end) const {
+    return (origin(end - 1) + any(end - 1).end - 1) / kTile - (origin(begin) + any(begin).begin) / kTile + 1;
   }
 
  private:
@@ -94,11 +120,6 @@ class TaskWalk {
     start_row(task_.row + 1);
   }
 
-  // Work of the current task in some unit: tiles, for each query and once for unpacking them.
-  std::int64_t cost() const {
-    return std::int64_t{BlockWalk(read_, task_).tiles()} * (task_.tokens() * task_.heads() + 1);
-  }
-
  private:
   int row_end() const { return read_.row_offsets[sz(task_.row) + 1]; }
   void set_tokens(int begin) {
@@ -135,6 +156,11 @@ class TaskWalk {
   int tokens_;  // of a task, at most
   Task task_;
 };
+
+// Work of tiles of a task in some unit: for each query, and once for unpacking them.
+inline std::int64_t cost_of(const Task& task, int tiles) {
+  return std::int64_t{tiles} * (task.tokens() * task.heads() + 1);
+}
 
 // Which of `shares` equal parts of the work a task belongs to: the one that its middle lies in.
 // Grows with `before`, so every share is a contiguous run of tasks.

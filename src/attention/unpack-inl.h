@@ -22,6 +22,14 @@
 #define WINDROW_UNROLL _Pragma("GCC unroll 16")
 #endif
 #endif
+// Keeps a vector in a register across a loop: compilers else make constants anew, or load them, each time.
+#ifndef WINDROW_IN_REGISTER
+#if HWY_ARCH_X86 && defined(__GNUC__)
+#define WINDROW_IN_REGISTER(v) asm("" : "+v"((v).raw))
+#else
+#define WINDROW_IN_REGISTER(v) static_cast<void>(v)
+#endif
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
@@ -38,16 +46,18 @@ static_assert(kLanes <= kTile, "a line of a K tile is at least one vector");
 // Independent sums of a register block: 4 cycles latency x 2 units, in 16 registers; twice that
 // with the 32 of AVX-512 (16 lanes), where the unpacking then hides better.
 inline constexpr int kSums = kLanes == 16 ? 16 : kLanes == 1 ? 4 : 8;
-// Queries that share unpacked codes in registers: blocks of kSharing while there are that many, then of
-// kPair. A single query is computed twice in a pair: with so few the time goes into unpacking, and a
-// kernel for one query measured no faster. Four with 4 lanes are more sums than SSE has registers
-// for, and one lane gains nothing.
-inline constexpr int kPair = kLanes == 1 ? 1 : 2;
-inline constexpr int kSharing = kLanes >= 8 ? 4 : kPair;
+// Queries that share unpacked codes in registers: panels of kMaxPanel while there are as many, then of 2 and
+// of 1. Four with 4 lanes are more sums than SSE has registers for, and one lane gains nothing.
+inline constexpr int kMaxPanel = kLanes == 1 ? 1 : kLanes == 4 ? 2 : 4;
+HWY_INLINE int PanelQueries(int left) { return left >= kMaxPanel ? kMaxPanel : left >= 2 ? 2 : 1; }
 
-// f16 bits in the low half of each lane (the high half 0), exact, infinities and NaN too: shifted
-// into place the number is 2^-112 of its value, denormals included.
+// f16 bits in the low half of each lane (the high half 0), exact, infinities and NaN too. Where no
+// instruction does it: shifted into place the number is 2^-112 of its value, denormals included.
 HWY_INLINE VF FloatFromHalfBits(VU half) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, DF> d16;
+  return hn::PromoteTo(DF(), hn::BitCast(d16, hn::TruncateTo(hn::Rebind<std::uint16_t, DF>(), half)));
+#else
   const DU du;
   const DF df;
   const VU magnitude = hn::And(half, hn::Set(du, 0x7fffu));
@@ -57,6 +67,7 @@ HWY_INLINE VF FloatFromHalfBits(VU half) {
   const auto special = hn::RebindMask(du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7bff)));
   const VU infinite = hn::IfThenElseZero(special, hn::Set(du, 0x7f800000u));
   return hn::BitCast(df, hn::Or(hn::Or(hn::BitCast(du, value), infinite), sign));
+#endif
 }
 
 // The low or high 16 bits of each lane as a number.
@@ -75,9 +86,26 @@ HWY_INLINE VU LoadWords(const std::byte* p) {
   return hn::LoadU(DU(), reinterpret_cast<const std::uint32_t*>(p));
 }
 
-// Keys: a unit is kFields fields of kCodes dims, in kWords lines of a tile. Field() loads field k for one
-// vector's positions, `line` pointing at its lanes in the unit's first line; Get<E> is
-// code * 2^key_shift of element E of a field.
+// The params of one group for the positions of a vector, `params` pointing at its lanes in the tile's first
+// line of params.
+struct ScaleBias {
+  VF scale, bias;
+};
+HWY_INLINE ScaleBias LoadParams(const std::byte* params, DType type, int group) {
+  if (type == DType::kF32) {
+    return {hn::BitCast(DF(), LoadWords(params + group * 128)),
+            hn::BitCast(DF(), LoadWords(params + group * 128 + 64))};
+  }
+  const VU word = LoadWords(params + group * 64);
+  if (type == DType::kBF16) return {LowNumber<DType::kBF16>(word), HighNumber<DType::kBF16>(word)};
+  return {LowNumber<DType::kF16>(word), HighNumber<DType::kF16>(word)};
+}
+
+// Keys: a unit is kFields fields of kCodes dims, in kWords lines of a tile. A Pass<kFirst> takes kCount codes
+// of each field, from code kFirst on: Get<i> is code kFirst + i of field k, times 2^key_shift, for one
+// vector's positions, `line` pointing at its lanes in the unit's first line.
+inline constexpr int kPassCodes = 2;
+
 template <int kBits>
 struct AffineKeys {
   static constexpr bool kAffine = true;
@@ -95,16 +123,32 @@ struct AffineKeys {
     const VU high = hn::ShiftLeftSame(hn::ShiftLeft<1>(LoadWords(line + next * 64)), 31 - bit);
     return hn::Or(low, high);
   }
-  template <int E>
-  static HWY_INLINE VF Get(VU field) {
-    constexpr std::uint32_t kMask = (1u << kBits) - 1;
-    if constexpr ((E + 1) * kBits == 32) {
-      field = hn::ShiftRight<32 - kBits>(field);
-    } else {
-      field = hn::And(field, hn::Set(DU(), kMask << (E * kBits)));
+
+  template <int kFirstCode>
+  struct Pass {
+    using Keys = AffineKeys;
+    static constexpr int kFirst = kFirstCode;
+    static constexpr int kCount = HWY_MIN(kPassCodes, kCodes - kFirst);
+    VU masks[kCount];
+
+    HWY_INLINE Pass() {
+      WINDROW_UNROLL
+      for (int i = 0; i < kCount; i++) {
+        masks[i] = hn::Set(DU(), ((1u << kBits) - 1) << ((kFirst + i) * kBits));
+        WINDROW_IN_REGISTER(masks[i]);
+      }
     }
-    return hn::ConvertTo(DF(), hn::BitCast(DI(), field));
-  }
+    template <int i>
+    HWY_INLINE VF Get(const std::byte* line, int k) const {
+      VU field = Field(line, k);
+      if constexpr ((kFirst + i + 1) * kBits == 32) {
+        field = hn::ShiftRight<32 - kBits>(field);
+      } else {
+        field = hn::And(field, masks[i]);
+      }
+      return hn::ConvertTo(DF(), hn::BitCast(DI(), field));
+    }
+  };
 };
 
 template <DType kType>
@@ -114,17 +158,115 @@ struct PlainKeys {
   static constexpr int kFields = 1;
   static constexpr int kWords = 1;
 
-  static HWY_INLINE VU Field(const std::byte* line, int) { return LoadWords(line); }
-  template <int E>
-  static HWY_INLINE VF Get(VU field) {
-    if constexpr (kType == DType::kF32) return hn::BitCast(DF(), field);
-    if constexpr (E == 0) return LowNumber<kType>(field);
-    return HighNumber<kType>(field);
+  template <int kFirstCode>
+  struct Pass {
+    using Keys = PlainKeys;
+    static constexpr int kFirst = kFirstCode;
+    static constexpr int kCount = kCodes;
+    template <int i>
+    HWY_INLINE VF Get(const std::byte* line, int) const {
+      const VU field = LoadWords(line);
+      if constexpr (kType == DType::kF32) return hn::BitCast(DF(), field);
+      if constexpr (i == 0) return LowNumber<kType>(field);
+      return HighNumber<kType>(field);
+    }
+  };
+};
+
+// Values: vectors of a position's dims in order. A Chunk<kVecs, kTop> unpacks kVecs of them, whose first is
+// a multiple of kVecs or of kVectors: Get<v> is code * 2^value_shift of vector v, `at` pointing Offset(first)
+// bytes into the position's codes. kTop: has_top(first), whether some code lies at a word's top.
+inline constexpr int kVectors = kTile / kLanes;
+
+// n words as lanes, again and again where there are fewer than lanes.
+template <int n>
+HWY_INLINE VU LoadRepeated(const std::byte* at) {
+  const auto* words = reinterpret_cast<const std::uint32_t*>(at);
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (n >= kLanes) return hn::LoadU(DU(), words);
+  if constexpr (n == 8) {
+    const auto half = hn::LoadU(hn::Half<DU>(), words);
+    return hn::Combine(DU(), half, half);
+  } else if constexpr (n == 4) {
+    return hn::LoadDup128(DU(), words);
+  } else if constexpr (n == 2) {
+    std::uint64_t pair;
+    std::memcpy(&pair, words, sizeof(pair));
+    return hn::BitCast(DU(), hn::Set(hn::Repartition<std::uint64_t, DU>(), pair));
+  }
+#endif
+  return hn::LoadU(DU(), words);
+}
+
+// The masks of a unit of slices: one a vector, and for those that have top codes the shifts that bring them
+// down.
+template <int kBits, int kSlice>
+struct SliceTable {
+  static constexpr int kSlots = 32 / kBits;
+  static constexpr int kUnitVecs = kSlice * kSlots / kLanes;
+  static constexpr int kTopVecs = HWY_MAX(1, kSlice / kLanes);  // the last ones of a unit
+  alignas(64) std::uint32_t masks[kUnitVecs][HWY_MAX(kLanes, 1)] = {};
+  alignas(64) std::uint32_t shifts[HWY_MAX(kLanes, 1)] = {};
+
+  constexpr SliceTable() {
+    for (int v = 0; v < kUnitVecs; v++) {
+      for (int lane = 0; lane < kLanes; lane++) {
+        const int slot = (v * kLanes + lane) / kSlice;
+        masks[v][lane] = ((1u << kBits) - 1) << slot_shift(kBits, slot);
+        if (v == kUnitVecs - 1) shifts[lane] = slot == kSlots - 1 ? 32 - kBits : 0;
+      }
+    }
   }
 };
 
-// Values: units of 16 dims of one position, kVectors vectors in dim order.
-inline constexpr int kVectors = kTile / kLanes;
+template <int kBits, int kSlice>
+inline constexpr SliceTable<kBits, kSlice> kSlices{};
+
+template <int kBits, int kSlice>
+struct SlicedValues {
+  using Table = SliceTable<kBits, kSlice>;
+  static constexpr int kUnitVecs = Table::kUnitVecs;
+
+  template <int kVecs>
+  static constexpr bool AlwaysTop() {
+    return kVecs >= kUnitVecs;
+  }
+  template <int kVecs>
+  static HWY_INLINE bool HasTop(int first) {
+    return first % kUnitVecs + HWY_MIN(kVecs, kUnitVecs) > kUnitVecs - Table::kTopVecs;
+  }
+
+  template <int kVecs, bool kTop>
+  struct Chunk {
+    static constexpr int kCycle = HWY_MIN(kVecs, kUnitVecs);  // vectors of one unit
+    VU masks[kCycle];
+
+    HWY_INLINE explicit Chunk(int first) {
+      WINDROW_UNROLL
+      for (int v = 0; v < kCycle; v++) {
+        masks[v] = hn::LoadU(DU(), kSlices<kBits, kSlice>.masks[first % kUnitVecs + v]);
+        WINDROW_IN_REGISTER(masks[v]);
+      }
+    }
+    static HWY_INLINE std::size_t Offset(int first) {
+      return static_cast<std::size_t>(first / kUnitVecs * kSlice + first * kLanes % kSlice) * 4;
+    }
+    template <int v>
+    HWY_INLINE VF Get(const std::byte* at) const {
+      constexpr int kInUnit = v % kCycle;
+      const VU words = LoadRepeated<kSlice>(at + (v / kCycle * kSlice + kInUnit * kLanes % kSlice) * 4);
+      VU field;
+      if constexpr (!kTop || kInUnit < kCycle - Table::kTopVecs) {
+        field = hn::And(words, masks[kInUnit]);
+      } else if constexpr (kSlice >= kLanes) {
+        field = hn::ShiftRight<32 - kBits>(words);
+      } else {
+        field = hn::And(hn::Shr(words, hn::LoadU(DU(), kSlices<kBits, kSlice>.shifts)), masks[kInUnit]);
+      }
+      return hn::ConvertTo(DF(), hn::BitCast(DI(), field));
+    }
+  };
+};
 
 // Which bytes of the 16 loaded each lane takes, and which bits of those are its code. A vector
 // starts at a byte when it holds 8 or 16 codes; of 4 codes of odd width every second one starts in
@@ -152,58 +294,78 @@ struct PickTable {
 template <int kBits>
 inline constexpr PickTable<kBits> kPick{};
 
-// Reads up to 15 bytes past the unit: the params of a block stand behind its codes.
+// Codes in the record's order. Reads up to 15 bytes past them: the params of a block stand behind its codes.
 template <int kBits>
-struct AffineValues {
-  static constexpr std::size_t kUnitBytes = 2 * kBits;
-
-  template <int kVector>
-  static HWY_INLINE VF Get(const std::byte* unit) {
-    constexpr int kStart = kVector * kLanes * kBits;
-#if HWY_TARGET == HWY_SCALAR
-    constexpr std::uint32_t kMask = ((1u << kBits) - 1) << (kStart % 8);
-    std::uint16_t pair;
-    std::memcpy(&pair, unit + kStart / 8, 2);
-    return hn::Set(DF(), static_cast<float>(pair & kMask));
-#else
-    constexpr int kPhase = kStart % 8 == 0 ? 0 : 1;
-    const hn::Repartition<std::uint8_t, DF> d8;
-    const DU du;
-    const auto loaded = hn::LoadDup128(d8, reinterpret_cast<const std::uint8_t*>(unit) + kStart / 8);
-    const auto picked = hn::TableLookupBytesOr0(loaded, hn::Load(d8, kPick<kBits>.bytes[kPhase]));
-    const VU field = hn::And(hn::BitCast(du, picked), hn::Load(du, kPick<kBits>.masks[kPhase]));
-    return hn::ConvertTo(DF(), hn::BitCast(DI(), field));
-#endif
+struct PickedValues {
+  template <int kVecs>
+  static constexpr bool AlwaysTop() {
+    return true;
   }
+
+  template <int kVecs, bool kTop>
+  struct Chunk {
+    HWY_INLINE explicit Chunk(int) {}
+    static HWY_INLINE std::size_t Offset(int first) {
+      return static_cast<std::size_t>(first * kLanes * kBits) / 8;
+    }
+    template <int v>
+    HWY_INLINE VF Get(const std::byte* at) const {
+      constexpr int kStart = v * kLanes * kBits;
+#if HWY_TARGET == HWY_SCALAR
+      constexpr std::uint32_t kMask = ((1u << kBits) - 1) << (kStart % 8);
+      std::uint16_t pair;
+      std::memcpy(&pair, at + kStart / 8, 2);
+      return hn::Set(DF(), static_cast<float>(pair & kMask));
+#else
+      constexpr int kPhase = kStart % 8 == 0 ? 0 : 1;
+      const hn::Repartition<std::uint8_t, DF> d8;
+      const DU du;
+      const auto loaded = hn::LoadDup128(d8, reinterpret_cast<const std::uint8_t*>(at) + kStart / 8);
+      const auto picked = hn::TableLookupBytesOr0(loaded, hn::Load(d8, kPick<kBits>.bytes[kPhase]));
+      const VU field = hn::And(hn::BitCast(du, picked), hn::Load(du, kPick<kBits>.masks[kPhase]));
+      return hn::ConvertTo(DF(), hn::BitCast(DI(), field));
+#endif
+    }
+  };
 };
 
 template <DType kType>
 struct PlainValues {
-  static constexpr std::size_t kUnitBytes = kType == DType::kF32 ? 64 : 32;
-
-  template <int kVector>
-  static HWY_INLINE VF Get(const std::byte* unit) {
-    constexpr int kFirst = kVector * kLanes;
-    if constexpr (kType == DType::kF32) {
-      return hn::LoadU(DF(), reinterpret_cast<const float*>(unit) + kFirst);
-    } else {
-      const hn::Rebind<std::uint16_t, DF> d16;
-      const auto half = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(unit) + kFirst);
-      return LowNumber<kType>(hn::PromoteTo(DU(), half));
-    }
+  template <int kVecs>
+  static constexpr bool AlwaysTop() {
+    return true;
   }
+
+  template <int kVecs, bool kTop>
+  struct Chunk {
+    HWY_INLINE explicit Chunk(int) {}
+    static HWY_INLINE std::size_t Offset(int first) {
+      return static_cast<std::size_t>(first * kLanes) * (kType == DType::kF32 ? 4 : 2);
+    }
+    template <int v>
+    HWY_INLINE VF Get(const std::byte* at) const {
+      constexpr int kFirst = v * kLanes;
+      if constexpr (kType == DType::kF32) {
+        return hn::LoadU(DF(), reinterpret_cast<const float*>(at) + kFirst);
+      } else {
+        const hn::Rebind<std::uint16_t, DF> d16;
+        const auto half = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(at) + kFirst);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+        if constexpr (kType == DType::kF16) {
+          return hn::PromoteTo(DF(), hn::BitCast(hn::Rebind<hwy::float16_t, DF>(), half));
+        }
+#endif
+        return LowNumber<kType>(hn::PromoteTo(DU(), half));
+      }
+    }
+  };
 };
 
-// Asks for lines [begin, end) of a tile, its params standing after its codes, where there are that many.
-HWY_INLINE void PrefetchLines(const Tiles& tiles, int tile, int begin, int end) {
-  if (tiles.codes[tile] == nullptr) return;
-  end = HWY_MIN(end, tiles.lines());
-  for (int line = begin; line < end; line++) {
-    const std::byte* at = line < tiles.code_lines ? tiles.codes[tile] + line * 64
-                                                  : tiles.params[tile] + (line - tiles.code_lines) * 64;
-    // To L2: asking for L1 costs 25 to 55 % (prototype), the lines there are in use.
-    __builtin_prefetch(at, 0, 2);
-  }
+// To L2: asking for L1 costs 25 to 55 % (prototype), the lines there are in use.
+HWY_INLINE void PrefetchLine(const std::byte* at) { __builtin_prefetch(at, 0, 2); }
+
+HWY_INLINE void PrefetchParams(const Tiles& tiles, int tile) {
+  for (int line = 0; line < tiles.param_lines; line++) PrefetchLine(tiles.params[tile] + line * 64);
 }
 
 }  // namespace windrow::internal::HWY_NAMESPACE

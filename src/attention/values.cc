@@ -1,5 +1,6 @@
 // The mix: sums of weight * V, straight from the codes. Lanes run over the dims of one position,
 // whose weight is a broadcast; positions are taken in ascending order, one chain per (query, dim).
+// Codes come sliced where their width allows (codec/slices.h): one mask and one conversion a vector.
 #include "attention/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,106 +14,146 @@ HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
 namespace {
 
-// Vector kVector and those after it of one unit.
-template <class Values, int kQueries, int kUnits, int kVector>
-HWY_INLINE void MixUnit(const std::byte* unit, const VF* weights, int u,
-                        VF (&sums)[kQueries][kUnits * kVectors]) {
-  const VF code = Values::template Get<kVector>(unit);
+// Vectors kFirst, .. kEnd - 1 of a chunk for all queries.
+template <int kFirst, int kEnd, class Chunk, int kQueries, int kVecs>
+HWY_INLINE void MixVectors(const Chunk& chunk, const std::byte* at, const VF (&weights)[kQueries],
+                           VF (&sums)[kQueries][kVecs]) {
+  const VF code = chunk.template Get<kFirst>(at);
   WINDROW_UNROLL
-  for (int i = 0; i < kQueries; i++) {
-    VF& sum = sums[i][u * kVectors + kVector];
-    sum = hn::MulAdd(code, weights[i], sum);
-  }
-  if constexpr (kVector + 1 < kVectors)
-    MixUnit<Values, kQueries, kUnits, kVector + 1>(unit, weights, u, sums);
+  for (int i = 0; i < kQueries; i++) sums[i][kFirst] = hn::MulAdd(code, weights[i], sums[i][kFirst]);
+  if constexpr (kFirst + 1 < kEnd) MixVectors<kFirst + 1, kEnd>(chunk, at, weights, sums);
 }
 
-// Units `first` .. first + kUnits - 1 of all positions. Two units lie in one group when the first
-// is even, since groups are multiples of 32 dims.
-template <class Values, int kQueries, int kUnits>
-HWY_NOINLINE void MixChunk(const ValuePass& pass, int query, int first, int chunk, int fetch_per_chunk) {
+// One position: the weights of every 32 dims, which lie in one group since groups are multiples of that.
+// `weights` point at the position's in the chunk's first group, groups[k] says how far the others' are.
+template <int kFirst, class Chunk, int kQueries, int kVecs, int kPairs>
+HWY_INLINE void MixPosition(const Chunk& chunk, const std::byte* at, const float* const (&weights)[kQueries],
+                            int position, const int (&groups)[kPairs], VF (&sums)[kQueries][kVecs]) {
+  constexpr int kPair = 2 * kVectors, kEnd = HWY_MIN(kFirst + kPair, kVecs);
+  VF factors[kQueries];
+  WINDROW_UNROLL
+  for (int i = 0; i < kQueries; i++) {
+    const float* weight = kFirst == 0 ? weights[i] : weights[i] + groups[kFirst / kPair];
+    factors[i] = hn::Set(DF(), weight[position]);
+  }
+  MixVectors<kFirst, kEnd>(chunk, at, factors, sums);
+  if constexpr (kEnd < kVecs) MixPosition<kEnd>(chunk, at, weights, position, groups, sums);
+}
+
+// Code lines of each tile to ask for while a chunk is mixed.
+struct Share {
+  int begin = 0, end = 0;
+};
+
+// Positions that a loop takes at once.
+constexpr int kStrip = 4;
+
+// Units `first` .. first + kUnits - 1, of 16 dims each, of all positions.
+template <class Values, int kQueries, int kUnits, bool kTop>
+HWY_NOINLINE void MixChunk(const ValuePass& pass, int query, int first, Share fetch) {
   const DF df;
-  constexpr int kPairs = (kUnits + 1) / 2;
+  constexpr int kVecs = kUnits * kVectors, kPairs = (kUnits + 1) / 2;
+  using Chunk = typename Values::template Chunk<kVecs, kTop>;
+  const Chunk chunk(first * kVectors);
+  const std::size_t offset = Chunk::Offset(first * kVectors);
   const float* weights[kQueries];
   float* out[kQueries];
-  VF sums[kQueries][kUnits * kVectors];
+  VF sums[kQueries][kVecs];
   WINDROW_UNROLL
   for (int i = 0; i < kQueries; i++) {
-    // The last query of an odd number fills both places of a pair and is written twice, equally.
-    const int row = HWY_MIN(query + i, pass.queries - 1);
-    weights[i] = pass.weights + static_cast<std::size_t>(row) * pass.weight_rows +
-                 static_cast<std::size_t>(pass.begin) * static_cast<std::size_t>(pass.groups);
-    out[i] = pass.out + static_cast<std::size_t>(row) * static_cast<std::size_t>(pass.dims) +
-             static_cast<std::size_t>(first) * kTile;
+    const auto row = static_cast<std::size_t>(query + i);
+    weights[i] =
+        pass.weights + row * pass.weight_rows + static_cast<std::size_t>(first * kTile / pass.group * kBlock);
+    out[i] = pass.out + row * pass.out_rows + static_cast<std::size_t>(first) * kTile;
     WINDROW_UNROLL
-    for (int v = 0; v < kUnits * kVectors; v++) sums[i][v] = hn::LoadU(df, out[i] + v * kLanes);
+    for (int v = 0; v < kVecs; v++) sums[i][v] = hn::LoadU(df, out[i] + v * kLanes);
   }
-  int group[kPairs];
+  int groups[kPairs];
   WINDROW_UNROLL
-  for (int k = 0; k < kPairs; k++) group[k] = (first + 2 * k) * kTile / pass.group;
+  for (int k = 0; k < kPairs; k++) {
+    groups[k] = ((first + 2 * k) * kTile / pass.group - first * kTile / pass.group) * kBlock;
+  }
 
+  const std::size_t stride = pass.stride;
   for (int p = pass.begin; p < pass.end;) {
     const int tile = p / kTile, stop = HWY_MIN(pass.end, (tile + 1) * kTile);
-    // Every chunk asks for its share of the lines that go with the tile.
-    PrefetchLines(*pass.prefetch, tile, chunk * fetch_per_chunk, (chunk + 1) * fetch_per_chunk);
-    const std::byte* codes = pass.tiles->codes[tile] + static_cast<std::size_t>(p % kTile) * pass.stride +
-                             static_cast<std::size_t>(first) * Values::kUnitBytes;
-    for (; p < stop; p++, codes += pass.stride) {
+    const std::byte* at = pass.tiles->codes[tile] + static_cast<std::size_t>(p % kTile) * stride + offset;
+    const std::byte* const lines = pass.prefetch->codes[tile];
+    for (int line = lines == nullptr ? fetch.end : fetch.begin; line < fetch.end; line++)
+      PrefetchLine(lines + line * 64);
+    for (; p + kStrip <= stop; p += kStrip, at += kStrip * stride) {
       WINDROW_UNROLL
-      for (int k = 0; k < kPairs; k++) {
-        VF weight[kQueries];
-        WINDROW_UNROLL
-        for (int i = 0; i < kQueries; i++) weight[i] = hn::Set(df, weights[i][group[k]]);
-        MixUnit<Values, kQueries, kUnits, 0>(codes + 2 * k * Values::kUnitBytes, weight, 2 * k, sums);
-        if constexpr (kUnits > 1) {
-          MixUnit<Values, kQueries, kUnits, 0>(codes + (2 * k + 1) * Values::kUnitBytes, weight, 2 * k + 1,
-                                               sums);
-        }
+      for (int i = 0; i < kStrip; i++) {
+        MixPosition<0>(chunk, at + static_cast<std::size_t>(i) * stride, weights, p + i, groups, sums);
       }
-      WINDROW_UNROLL
-      for (int i = 0; i < kQueries; i++) weights[i] += pass.groups;
     }
+    for (; p < stop; p++, at += stride) MixPosition<0>(chunk, at, weights, p, groups, sums);
   }
   WINDROW_UNROLL
   for (int i = 0; i < kQueries; i++) {
     WINDROW_UNROLL
-    for (int v = 0; v < kUnits * kVectors; v++) hn::StoreU(sums[i][v], df, out[i] + v * kLanes);
+    for (int v = 0; v < kVecs; v++) hn::StoreU(sums[i][v], df, out[i] + v * kLanes);
+  }
+}
+
+// Units from `first` on in chunks of kUnits, the rest in smaller ones.
+template <class Values, int kQueries, int kUnits>
+HWY_INLINE void MixUnits(const ValuePass& pass, int query, int first) {
+  const int units = pass.dims / kTile, lines = query == 0 ? pass.prefetch->code_lines : 0;
+  for (; first + kUnits <= units; first += kUnits) {
+    // Every chunk asks for its share of the code lines that go with a tile.
+    const Share fetch{first * lines / units, (first + kUnits) * lines / units};
+    if constexpr (Values::template AlwaysTop<kUnits * kVectors>()) {
+      MixChunk<Values, kQueries, kUnits, true>(pass, query, first, fetch);
+    } else if (Values::template HasTop<kUnits * kVectors>(first * kVectors)) {
+      MixChunk<Values, kQueries, kUnits, true>(pass, query, first, fetch);
+    } else {
+      MixChunk<Values, kQueries, kUnits, false>(pass, query, first, fetch);
+    }
+  }
+  if constexpr (kUnits > 1) {
+    if (first < units) MixUnits<Values, kQueries, kUnits / 2>(pass, query, first);
   }
 }
 
 template <class Values, int kQueries>
 HWY_INLINE void MixQueries(const ValuePass& pass, int query) {
-  constexpr int kUnits = HWY_MAX(1, kSums / (kQueries * kVectors));
-  static_assert(kUnits == 1 || kUnits % 2 == 0);
-  const int units = pass.dims / kTile, chunks = units / kUnits + units % kUnits;
-  const int fetch_per_chunk = query == 0 ? (pass.prefetch->lines() + chunks - 1) / chunks : 0;
-  int first = 0, chunk = 0;
-  for (; first + kUnits <= units; first += kUnits, chunk++) {
-    MixChunk<Values, kQueries, kUnits>(pass, query, first, chunk, fetch_per_chunk);
-  }
-  if constexpr (kUnits > 1) {
-    for (; first < units; first++, chunk++)
-      MixChunk<Values, kQueries, 1>(pass, query, first, chunk, fetch_per_chunk);
-  }
+  MixUnits<Values, kQueries, HWY_MAX(1, HWY_MIN(8, kSums / kQueries) / kVectors)>(pass, query, 0);
 }
 
 template <class Values>
 void Mix(const ValuePass& pass) {
-  int query = 0;
-  for (; query + kSharing <= pass.queries; query += kSharing) MixQueries<Values, kSharing>(pass, query);
-  for (; query < pass.queries; query += kPair) MixQueries<Values, kPair>(pass, query);
+  for (int tile = pass.begin / kTile; tile * kTile < pass.end; tile++) {
+    if (pass.prefetch->codes[tile] != nullptr) PrefetchParams(*pass.prefetch, tile);
+  }
+  for (int query = 0, panel; query < pass.queries; query += panel) {
+    panel = PanelQueries(pass.queries - query);
+    if (panel == 1) {
+      MixQueries<Values, 1>(pass, query);
+    } else if (panel == 2) {
+      MixQueries<Values, HWY_MIN(2, kMaxPanel)>(pass, query);
+    } else {
+      MixQueries<Values, kMaxPanel>(pass, query);
+    }
+  }
 }
 
 void Select(Kernels& kernels) {
-  kernels.mix[0] = Mix<PlainValues<DType::kF32>>;
-  kernels.mix[1] = Mix<PlainValues<DType::kF16>>;
-  kernels.mix[2] = Mix<PlainValues<DType::kBF16>>;
-  kernels.mix[3] = Mix<AffineValues<2>>;
-  kernels.mix[4] = Mix<AffineValues<3>>;
-  kernels.mix[5] = Mix<AffineValues<4>>;
-  kernels.mix[6] = Mix<AffineValues<5>>;
-  kernels.mix[7] = Mix<AffineValues<6>>;
-  kernels.mix[8] = Mix<AffineValues<8>>;
+  const auto set = [&kernels](int kind, int slice, void (*mix)(const ValuePass&)) {
+    kernels.mix[kind][slice_kind(slice)] = mix;
+  };
+  set(0, 1, Mix<PlainValues<DType::kF32>>);
+  set(1, 1, Mix<PlainValues<DType::kF16>>);
+  set(2, 1, Mix<PlainValues<DType::kBF16>>);
+  set(3, 2, Mix<SlicedValues<2, 2>>);
+  set(3, 4, Mix<SlicedValues<2, 4>>);
+  set(3, 8, Mix<SlicedValues<2, 8>>);
+  set(4, 1, Mix<PickedValues<3>>);
+  set(5, 4, Mix<SlicedValues<4, 4>>);
+  set(5, 8, Mix<SlicedValues<4, 8>>);
+  set(6, 1, Mix<PickedValues<5>>);
+  set(7, 1, Mix<PickedValues<6>>);
+  set(8, 8, Mix<SlicedValues<8, 8>>);
 }
 
 }  // namespace

@@ -13,33 +13,47 @@
 
 namespace windrow::internal {
 
+// What a thread runs at once: a task, or segments of it.
+struct Piece {
+  Task task;
+  int begin = 0, end = 0;   // blocks
+  float* states = nullptr;  // where those of its segments go; null: a whole task
+};
+
 class Worker {
  public:
   explicit Worker(const Call& call) : call_(call), read_(call.read) {}
   bool ready() { return scratch_.take(call_); }
 
-  // `after`: the task that this thread runs next, or null; its first keys are prefetched.
-  void run(const Task& task, const Task* after) {
-    task_ = &task;
-    stored_ = &call_.stored(task.row);
-    queries_ = task.tokens() * task.heads();
+  // A whole task. `after`: what this thread runs next, or null; its first keys are prefetched.
+  void run(const Task& task, const Piece* after) {
     const BlockWalk walk(read_, task);
-    begin_queries();
+    start(task);
     BlockTiles here = find_tiles(call_, task, walk, 0);
-    for (int b = 0; b < walk.blocks(); b++) {
-      BlockTiles next;
-      if (b + 1 < walk.blocks()) {
-        next = find_tiles(call_, task, walk, b + 1);
-      } else if (after != nullptr) {
-        next = find_tiles(call_, *after, BlockWalk(read_, *after), 0);
-      }
-      if (walk.origin(b) + walk.any(b).end > task.paged_end) {
-        gather_tiles(call_, task, walk, b, scratch_.gathered, here);
-      }
-      run_block(walk, b, here, next);
-      here = next;
+    for (int b = 0, end; b < walk.blocks(); b = end) {
+      end = walk.segment_end(b);
+      run_segment(walk, b, end, scratch_.states[b > 0], here, after);
+      if (b > 0) merge(scratch_.states[0], scratch_.states[1]);
     }
-    finish_queries();
+    finish(scratch_.states[0]);
+  }
+
+  // Segments of a task, blocks [begin, end): the state of each goes to `states` and on, of Call::state_shape.
+  void run_part(const Task& task, int begin, int end, float* states, const Piece* after) {
+    const BlockWalk walk(read_, task);
+    start(task);
+    BlockTiles here = find_tiles(call_, task, walk, begin);
+    for (int b = begin, next; b < end; b = next, states += scratch_.shape.floats()) {
+      next = walk.segment_end(b);
+      run_segment(walk, b, next, states, here, after);
+    }
+  }
+
+  // The task whose `segments` parts are done.
+  void join(const Task& task, int segments, float* states) {
+    set_task(task);
+    for (int i = 1; i < segments; i++) merge(states, states + sz(i) * scratch_.shape.floats());
+    finish(states);
   }
 
  private:
@@ -48,16 +62,60 @@ class Worker {
     return sz(token) * sz(call_.params.q_heads) + sz(head);
   }
 
-  void begin_queries() {
-    const std::size_t key_dim = sz(read_.head_dim), value_dim = sz(read_.value_dim);
+  void set_task(const Task& task) {
+    task_ = &task;
+    stored_ = &call_.stored(task.row);
+    queries_ = task.tokens() * task.heads();
+  }
+
+  void start(const Task& task) {
+    set_task(task);
+    const float* q[kMaxQueries];
+    for (int i = 0; i < queries_; i++) q[i] = call_.q.data() + query_index(i) * sz(read_.head_dim);
+    call_.kernels.pack_queries(q, queries_, read_.head_dim, stored_->keys.group, stored_->key_fold,
+                               scratch_.q, scratch_.q_sums);
+  }
+
+  // Blocks [begin, end), from nothing. `here`: the tiles of the first of them, then of the block behind them.
+  void run_segment(const BlockWalk& walk, int begin, int end, float* states, BlockTiles& here,
+                   const Piece* after) {
+    states_ = states;
     for (int i = 0; i < queries_; i++) {
-      call_.kernels.fold_query(call_.q.data() + query_index(i) * key_dim, read_.head_dim, stored_->keys.group,
-                               stored_->key_fold, scratch_.q + sz(i) * key_dim,
-                               scratch_.q_sums + sz(i * stored_->keys.groups));
-      call_.kernels.begin_softmax(scratch_.states[i]);
+      const QueryState state = query(i);
+      call_.kernels.begin_softmax(*state.softmax);
+      std::fill_n(state.out, scratch_.shape.out_row(), 0.0f);
+      std::fill_n(state.mix_bias, scratch_.shape.bias_row, 0.0f);
     }
-    std::fill_n(scratch_.sums, sz(queries_) * value_dim, 0.0f);
-    std::fill_n(scratch_.mix_bias, sz(queries_) * scratch_.mix_bias_row, 0.0f);
+    for (int b = begin; b < end; b++) {
+      BlockTiles next;
+      if (b + 1 < walk.blocks()) {
+        next = find_tiles(call_, *task_, walk, b + 1);
+      } else if (after != nullptr) {
+        next = find_tiles(call_, after->task, BlockWalk(read_, after->task), after->begin);
+      }
+      if (walk.origin(b) + walk.any(b).end > task_->paged_end) {
+        gather_tiles(call_, *task_, walk, b, scratch_.gathered, here);
+      }
+      run_block(walk, b, here, next);
+      here = next;
+    }
+  }
+
+  QueryState query(int i) const { return scratch_.shape.query(states_, i); }
+
+  void merge(float* before, float* after) {
+    const StateShape& shape = scratch_.shape;
+    for (int i = 0; i < queries_; i++) {
+      const QueryState first = shape.query(before, i), second = shape.query(after, i);
+      if (!second.softmax->seen) continue;
+      if (first.softmax->seen) {
+        call_.kernels.merge(first, second, read_.value_dim, static_cast<int>(shape.bias_row));
+      } else {
+        *first.softmax = *second.softmax;
+        std::copy_n(second.out, shape.out_row(), first.out);
+        std::copy_n(second.mix_bias, shape.bias_row, first.mix_bias);
+      }
+    }
   }
 
   void run_block(const BlockWalk& walk, int b, const BlockTiles& here, const BlockTiles& next) {
@@ -67,10 +125,9 @@ class Worker {
     while (walk.of_token(b, tokens.begin).empty()) tokens.begin++;
     while (walk.of_token(b, tokens.end - 1).empty()) tokens.end--;
     score(tokens, tiles, here);
-    if (stored_->values.layout.codec.is_affine()) unpack_value_params(tiles, here);
     for (int i = tokens.begin; i < tokens.end; i++) {
       const Range visible = walk.of_token(b, i);
-      for (int k = 0; k < task_->heads(); k++) weigh(i * task_->heads() + k, visible, tiles);
+      for (int k = 0; k < task_->heads(); k++) weigh(i * task_->heads() + k, visible, tiles, here);
     }
     // What all tokens see is mixed for all of them at once, the edges for each token by itself: so a query
     // meets its positions in ascending order and no others.
@@ -88,7 +145,6 @@ class Worker {
   }
 
   void score(Range tokens, Range tiles, const BlockTiles& here) {
-    const int first = tokens.begin * task_->heads();
     KeyPass pass;
     pass.tiles = &here.keys;
     pass.tile_begin = tiles.begin;
@@ -96,25 +152,18 @@ class Worker {
     pass.head_dim = read_.head_dim;
     pass.group = stored_->keys.group;
     pass.param_type = stored_->keys.layout.codec.input();
-    pass.queries = (tokens.end - tokens.begin) * task_->heads();
-    pass.q = scratch_.q + sz(first) * sz(read_.head_dim);
-    pass.q_sums = scratch_.q_sums + sz(first * stored_->keys.groups);
-    pass.scores = scratch_.scores + sz(first) * kScoreStride;
+    pass.queries = queries_;
+    pass.query_begin = tokens.begin * task_->heads();
+    pass.query_end = tokens.end * task_->heads();
+    pass.q = scratch_.q;
+    pass.q_sums = scratch_.q_sums;
+    pass.scores = scratch_.scores;
     pass.prefetch = &here.values;
     stored_->score(pass);
   }
 
-  void unpack_value_params(Range tiles, const BlockTiles& here) {
-    const int pairs = kTile * stored_->values.groups;
-    for (int tile = tiles.begin; tile < tiles.end; tile++) {
-      call_.kernels.unpack_params(reinterpret_cast<const std::uint32_t*>(here.values.params[tile]), pairs,
-                                  stored_->values.layout.codec.input(), scratch_.scales + sz(tile * pairs),
-                                  scratch_.biases + sz(tile * pairs));
-    }
-  }
-
   // Softmax of one query's visible scores, then the params of the values folded into the weights.
-  void weigh(int i, Range visible, Range tiles) {
+  void weigh(int i, Range visible, Range tiles, const BlockTiles& here) {
     const bool affine = stored_->values.layout.codec.is_affine();
     float* const scores = scratch_.scores + sz(i) * kScoreStride;
     SoftmaxPass pass;
@@ -124,15 +173,24 @@ class Worker {
     pass.tiles = tiles.end - tiles.begin;
     pass.scale = call_.params.scale;
     pass.softcap = call_.params.softcap;
-    const float factor = call_.kernels.softmax(scratch_.states[i], pass);
-    float* const mix_bias = scratch_.mix_bias + sz(i) * scratch_.mix_bias_row;
+    const QueryState state = query(i);
+    state.softmax->seen = true;
+    const float factor = call_.kernels.softmax(*state.softmax, pass);
     if (factor != 1.0f) {
-      call_.kernels.rescale(scratch_.sums + sz(i) * sz(read_.value_dim), read_.value_dim, factor);
-      if (affine) call_.kernels.rescale(mix_bias, static_cast<int>(scratch_.mix_bias_row), factor);
+      call_.kernels.rescale(state.out, read_.value_dim, factor);
+      if (affine) call_.kernels.rescale(state.mix_bias, static_cast<int>(scratch_.shape.bias_row), factor);
     }
     if (!affine) return;
-    call_.kernels.weigh(scores, visible.begin, visible.end, stored_->values.groups, scratch_.scales,
-                        scratch_.biases, scratch_.weights + sz(i) * scratch_.weight_row, mix_bias);
+    WeighPass fold;
+    fold.tiles = &here.values;
+    fold.param_type = stored_->values.layout.codec.input();
+    fold.begin = visible.begin;
+    fold.end = visible.end;
+    fold.groups = stored_->values.groups;
+    fold.probability = scores;
+    fold.weights = scratch_.weights + sz(i) * scratch_.weight_row;
+    fold.mix_bias = state.mix_bias;
+    call_.kernels.weigh(fold);
   }
 
   void mix(Range positions, Range tokens, const BlockTiles& here, const Tiles& prefetch) {
@@ -147,27 +205,28 @@ class Worker {
     pass.end = positions.end;
     pass.dims = read_.value_dim;
     pass.group = stored_->values.group;
-    pass.groups = stored_->values.groups;
     pass.queries = (tokens.end - tokens.begin) * task_->heads();
     pass.weight_rows = affine ? scratch_.weight_row : kScoreStride;
     pass.weights = (affine ? scratch_.weights : scratch_.scores) + sz(first) * pass.weight_rows;
-    pass.out = scratch_.sums + sz(first) * sz(read_.value_dim);
+    pass.out = query(first).out;
+    pass.out_rows = scratch_.shape.out_row();
     pass.prefetch = &prefetch;
     stored_->mix(pass);
   }
 
-  void finish_queries() {
-    const std::size_t value_dim = sz(read_.value_dim);
+  void finish(float* states) {
+    states_ = states;
     for (int i = 0; i < queries_; i++) {
-      double sum = static_cast<double>(call_.kernels.softmax_sum(scratch_.states[i]));
+      const QueryState state = query(i);
+      double sum = static_cast<double>(call_.kernels.softmax_sum(*state.softmax));
       if (!call_.params.sinks.empty()) {
         const float sink = call_.params.sinks[sz(task_->head_begin + i % task_->heads())];
         // In f64: a sink far above all scores gives tiny weights, not an overflow.
-        sum += std::exp(static_cast<double>(sink) - static_cast<double>(scratch_.states[i].top));
+        sum += std::exp(static_cast<double>(sink) - static_cast<double>(state.softmax->top));
       }
-      call_.kernels.finish(scratch_.sums + sz(i) * value_dim, read_.value_dim, stored_->values.group,
-                           stored_->value_fold, scratch_.mix_bias + sz(i) * scratch_.mix_bias_row,
-                           static_cast<float>(1.0 / sum), call_.out.data() + query_index(i) * value_dim);
+      call_.kernels.finish(state.out, read_.value_dim, stored_->values.group, stored_->value_fold,
+                           state.mix_bias, static_cast<float>(1.0 / sum),
+                           call_.out.data() + query_index(i) * sz(read_.value_dim));
     }
   }
 
@@ -177,6 +236,7 @@ class Worker {
   const Task* task_ = nullptr;
   const Stored* stored_ = nullptr;  // of the task's row
   int queries_ = 0;
+  float* states_ = nullptr;  // of the segment that runs
 };
 
 }  // namespace windrow::internal

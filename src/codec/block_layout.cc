@@ -6,45 +6,34 @@
 #include <cstring>
 
 #include "codec/affine.h"
+#include "codec/slices.h"
 
 namespace windrow {
 namespace {
 
-// One part (codes or params): word w of a position is `lanes` words after word w - 1.
-void put_words(const SideLayout& side, std::uint32_t* part, int position,
-               std::span<const std::uint32_t> from) {
-  if (from.empty()) return;
-  std::uint32_t* to = part + side.index(static_cast<int>(from.size()), position, 0);
-  if (side.lanes == 1) {
-    std::memcpy(to, from.data(), from.size_bytes());
-    return;
-  }
-  const auto stride = static_cast<std::size_t>(side.lanes);
-  for (std::size_t w = 0; w < from.size(); w++) to[w * stride] = from[w];
+// One part (codes or params) of a position: its first word, and how many words the next is away.
+template <typename Word>
+struct Part {
+  Word* first;
+  std::size_t stride;
+};
+
+template <typename Word>
+Part<Word> codes_of(const SideLayout& side, Word* codes, int position) {
+  return {codes + side.code_index(position, 0), static_cast<std::size_t>(side.code_lanes)};
+}
+template <typename Word>
+Part<Word> params_of(const SideLayout& side, Word* params, int position) {
+  return {params + side.param_index(position, 0), static_cast<std::size_t>(side.param_lanes)};
 }
 
-void get_words(const SideLayout& side, const std::uint32_t* part, int position, std::span<std::uint32_t> to) {
-  if (to.empty()) return;
-  const std::uint32_t* from = part + side.index(static_cast<int>(to.size()), position, 0);
-  if (side.lanes == 1) {
-    std::memcpy(to.data(), from, to.size_bytes());
+template <typename Word>
+void copy_part(Part<Word> from, Part<std::uint32_t> to, std::size_t words) {
+  if (from.stride == 1 && to.stride == 1) {
+    if (words > 0) std::memcpy(to.first, from.first, words * sizeof(*to.first));
     return;
   }
-  const auto stride = static_cast<std::size_t>(side.lanes);
-  for (std::size_t w = 0; w < to.size(); w++) to[w] = from[w * stride];
-}
-
-void copy_words(const SideLayout& from_side, const std::uint32_t* from, int from_position,
-                const SideLayout& to_side, std::uint32_t* to, int to_position, int words) {
-  from += from_side.index(words, from_position, 0);
-  to += to_side.index(words, to_position, 0);
-  const auto from_stride = static_cast<std::size_t>(from_side.lanes),
-             to_stride = static_cast<std::size_t>(to_side.lanes), count = static_cast<std::size_t>(words);
-  if (from_stride == 1 && to_stride == 1) {
-    std::memcpy(to, from, count * sizeof(*to));
-    return;
-  }
-  for (std::size_t w = 0; w < count; w++) to[w * to_stride] = from[w * from_stride];
+  for (std::size_t w = 0; w < words; w++) to.first[w * to.stride] = from.first[w * from.stride];
 }
 
 // Appends a part of `words` per position at *end, which stays 64-byte aligned.
@@ -54,13 +43,14 @@ std::size_t place_part(int words, int page_tokens, std::size_t* end) {
   return offset;
 }
 
-SideLayout place_side(const Codec& codec, int head_dim, int lanes, int page_tokens, std::size_t* end) {
+SideLayout place_side(const Codec& codec, int head_dim, int code_lanes, int page_tokens, std::size_t* end) {
   SideLayout side;
   side.codec = codec;
   side.head_dim = head_dim;
   side.words = codec.record_words(head_dim);
   side.params = codec.record_params(head_dim);
-  side.lanes = lanes;
+  side.code_lanes = code_lanes;
+  side.param_lanes = std::min(kTile, page_tokens);
   side.codes_offset = place_part(side.words, page_tokens, end);
   side.params_offset = place_part(side.params, page_tokens, end);
   return side;
@@ -71,24 +61,33 @@ SideLayout place_side(const Codec& codec, int head_dim, int lanes, int page_toke
 void SideLayout::put(std::byte* block, int position, std::span<const std::uint32_t> w,
                      std::span<const std::uint32_t> p) const {
   assert(w.size() == static_cast<std::size_t>(words) && p.size() == static_cast<std::size_t>(params));
-  put_words(*this, codes(block), position, w);
-  put_words(*this, param_words(block), position, p);
+  std::uint32_t sliced[affine::kMaxWords];
+  if (slice > 1) {
+    slice_words(codec.bits(), slice, w, {sliced, w.size()});
+    w = {sliced, w.size()};
+  }
+  copy_part<const std::uint32_t>({w.data(), 1}, codes_of(*this, codes(block), position), w.size());
+  copy_part<const std::uint32_t>({p.data(), 1}, params_of(*this, param_words(block), position), p.size());
 }
 
 void SideLayout::get(const std::byte* block, int position, std::span<std::uint32_t> w,
                      std::span<std::uint32_t> p) const {
   assert(w.size() == static_cast<std::size_t>(words) && p.size() == static_cast<std::size_t>(params));
-  get_words(*this, codes(block), position, w);
-  get_words(*this, param_words(block), position, p);
+  std::uint32_t sliced[affine::kMaxWords];
+  copy_part(codes_of(*this, codes(block), position), {slice > 1 ? sliced : w.data(), 1}, w.size());
+  if (slice > 1) unslice_words(codec.bits(), slice, {sliced, w.size()}, w);
+  copy_part(params_of(*this, param_words(block), position), {p.data(), 1}, p.size());
 }
 
 void copy_record(const SideLayout& from_side, const std::byte* from, int from_position,
                  const SideLayout& to_side, std::byte* to, int to_position) {
   assert(from_side.codec == to_side.codec && from_side.head_dim == to_side.head_dim);
-  copy_words(from_side, from_side.codes(from), from_position, to_side, to_side.codes(to), to_position,
-             from_side.words);
-  copy_words(from_side, from_side.param_words(from), from_position, to_side, to_side.param_words(to),
-             to_position, from_side.params);
+  assert(from_side.slice == to_side.slice);
+  copy_part(codes_of(from_side, from_side.codes(from), from_position),
+            codes_of(to_side, to_side.codes(to), to_position), static_cast<std::size_t>(to_side.words));
+  copy_part(params_of(from_side, from_side.param_words(from), from_position),
+            params_of(to_side, to_side.param_words(to), to_position),
+            static_cast<std::size_t>(to_side.params));
 }
 
 BlockLayout BlockLayout::make(const Codec& keys, int key_dim, const Codec& values, int value_dim,
@@ -99,6 +98,7 @@ BlockLayout BlockLayout::make(const Codec& keys, int key_dim, const Codec& value
   layout.page_tokens = page_tokens;
   layout.keys = place_side(keys, key_dim, std::min(kTile, page_tokens), page_tokens, &layout.bytes);
   layout.values = place_side(values, value_dim, 1, page_tokens, &layout.bytes);
+  layout.values.slice = slice_lanes(values, value_dim);
   return layout;
 }
 
@@ -106,11 +106,6 @@ void store_vector(const SideLayout& side, std::byte* block, int position, const 
   const std::span<const float> x(values, static_cast<std::size_t>(side.head_dim));
   const auto words = static_cast<std::size_t>(side.words);
   const auto params = static_cast<std::size_t>(side.params);
-  if (side.lanes == 1) {  // a position's words are adjacent: encode where they shall lie
-    encode_record(side.codec, x, {side.codes(block) + side.index(side.words, position, 0), words},
-                  {side.param_words(block) + side.index(side.params, position, 0), params});
-    return;
-  }
   std::uint32_t w[affine::kMaxWords];
   std::uint32_t p[affine::kMaxParams];
   encode_record(side.codec, x, {w, words}, {p, params});

@@ -2,16 +2,18 @@
 //
 //   block = [K codes | K params | V codes | V params], each part 64-byte aligned.
 //
-//   K, interleaved by 16 positions: word w of the position in lane j of tile t lies at
+//   K codes, interleaved by 16 positions: word w of the position in lane j of tile t lies at
 //     ((t * words + w) * 16 + j) * 4. A 64-byte line holds word w of 16 positions, so SIMD
-//     lanes run over positions, q is a broadcast and no horizontal sum is needed. Params alike.
+//     lanes run over positions, q is a broadcast and no horizontal sum is needed.
 //     Pages of fewer positions are one narrower tile; attention copies their records together.
-//   V, position-major: word w of a position lies at (position * words + w) * 4. Lanes run over
+//   V codes, position-major: word w of a position lies at (position * words + w) * 4. Lanes run over
 //     the dims of one position, whose probability is a broadcast; a position outside the window
-//     is never loaded.
+//     is never loaded. Where the width allows, the codes are sliced over the words (slices.h), so
+//     that lanes find them in place.
+//   Params of both, interleaved as K codes are: scores and probabilities have positions for lanes.
 //
-// One position owns whole words in both, so a store never reads. Both are one rule with
-// another `lanes`: word index -> (tile * words + w) * lanes + lane.
+// One position owns whole words in all, so a store never reads. All are one rule with
+// another number of lanes: word index -> (tile * words + w) * lanes + lane.
 #pragma once
 
 #include <cstddef>
@@ -32,16 +34,16 @@ struct SideLayout {
   int head_dim = 0;
   int words = 0;                  // per position
   int params = 0;                 // per position
-  int lanes = 1;                  // positions interleaved word by word
+  int code_lanes = 1;             // positions interleaved word by word
+  int param_lanes = 1;            // alike, of the params
+  int slice = 1;                  // words that the codes are sliced over; 1: the record's own order
   std::size_t codes_offset = 0;   // bytes from the block's start
   std::size_t params_offset = 0;  // bytes from the block's start
 
-  std::size_t index(int per_position, int position, int w) const {
-    const std::size_t tile = static_cast<std::size_t>(position / lanes);
-    return (tile * static_cast<std::size_t>(per_position) + static_cast<std::size_t>(w)) *
-               static_cast<std::size_t>(lanes) +
-           static_cast<std::size_t>(position % lanes);
-  }
+  // Which word of its part is word w of a position.
+  std::size_t code_index(int position, int w) const { return index(code_lanes, words, position, w); }
+  std::size_t param_index(int position, int w) const { return index(param_lanes, params, position, w); }
+
   std::uint32_t* codes(std::byte* block) const {
     return reinterpret_cast<std::uint32_t*>(block + codes_offset);
   }
@@ -62,6 +64,14 @@ struct SideLayout {
            std::span<std::uint32_t> p) const;
 
   friend bool operator==(const SideLayout&, const SideLayout&) = default;
+
+ private:
+  static std::size_t index(int lanes, int per_position, int position, int w) {
+    const std::size_t tile = static_cast<std::size_t>(position / lanes);
+    return (tile * static_cast<std::size_t>(per_position) + static_cast<std::size_t>(w)) *
+               static_cast<std::size_t>(lanes) +
+           static_cast<std::size_t>(position % lanes);
+  }
 };
 
 struct BlockLayout {
@@ -81,7 +91,8 @@ struct BlockLayout {
   friend bool operator==(const BlockLayout&, const BlockLayout&) = default;
 };
 
-// Copies a record from one block to another, of whatever page sizes. REQUIRES sides of equal codec and dim.
+// Copies a record from one block to another, of whatever page sizes. REQUIRES sides of equal codec and dim,
+// keys both or values both.
 void copy_record(const SideLayout& from_side, const std::byte* from, int from_position,
                  const SideLayout& to_side, std::byte* to, int to_position);
 

@@ -137,9 +137,8 @@ namespace {
 void poison_slot(const BlockLayout& layout, std::byte* page, std::size_t page_bytes, std::int32_t slot) {
   for (std::byte* block = page; block < page + page_bytes; block += layout.bytes) {
     for (const SideLayout* side : {&layout.keys, &layout.values}) {
-      for (int w = 0; w < side->words; w++) side->codes(block)[side->index(side->words, slot, w)] = ~0u;
-      for (int w = 0; w < side->params; w++)
-        side->param_words(block)[side->index(side->params, slot, w)] = ~0u;
+      for (int w = 0; w < side->words; w++) side->codes(block)[side->code_index(slot, w)] = ~0u;
+      for (int w = 0; w < side->params; w++) side->param_words(block)[side->param_index(slot, w)] = ~0u;
     }
   }
 }

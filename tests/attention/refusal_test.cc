@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Call& c) { c.read.storages[1].block_bytes = 2048; }},
         Refused{"keys: codec q4:64: head_dim 16 is not a multiple of 64, the group",
                 [](Call& c) { c.layout().keys.codec = Codec::affine(4); }},
-        Refused{"storage 0: a layout that is not of f32 + f32", [](Call& c) { c.layout().keys.lanes = 8; }},
+        Refused{"storage 0: a layout that is not of f32 + f32", [](Call& c) { c.layout().keys.code_lanes = 8; }},
         Refused{"storage 0: 2 blocks of 2048 bytes from 193 on in a page of 4288",
                 [](Call& c) { c.read.storages[0].layer_offset++; }},
         Refused{"storage 0: 2 blocks of 2048 bytes from 4289 on in a page of 4288",

@@ -81,32 +81,51 @@ TEST(BlockLayout, AKnownPageOfGemmaTakesTheBytesOfItsArithmetic) {
 
 TEST(BlockLayout, AKeyTileLineHoldsOneWordOfSixteenPositions) {
   const SideLayout keys = BlockLayout::make(Codec::bf16(), 32, Codec::bf16(), 32, kPage).keys;
-  EXPECT_EQ(keys.index(16, 0, 0), 0u);
-  EXPECT_EQ(keys.index(16, 5, 0), 5u);
-  EXPECT_EQ(keys.index(16, 5, 3), 3u * 16 + 5);
-  EXPECT_EQ(keys.index(16, 21, 3), 16u * 16 + 3 * 16 + 5);
+  EXPECT_EQ(keys.code_index(0, 0), 0u);
+  EXPECT_EQ(keys.code_index(5, 0), 5u);
+  EXPECT_EQ(keys.code_index(5, 3), 3u * 16 + 5);
+  EXPECT_EQ(keys.code_index(21, 3), 16u * 16 + 3 * 16 + 5);
 }
 
 TEST(BlockLayout, AValuePositionHoldsItsWordsSideBySide) {
   const SideLayout values = BlockLayout::make(Codec::bf16(), 32, Codec::bf16(), 32, kPage).values;
-  EXPECT_EQ(values.index(16, 0, 15), 15u);
-  EXPECT_EQ(values.index(16, 21, 3), 21u * 16 + 3);
+  EXPECT_EQ(values.code_index(0, 15), 15u);
+  EXPECT_EQ(values.code_index(21, 3), 21u * 16 + 3);
+}
+
+TEST(BlockLayout, ParamsOfBothSidesAreInterleavedByPositions) {
+  const BlockLayout l = BlockLayout::make(Codec::affine(4, 32), 96, Codec::affine(8, 32), 64, kPage);
+  EXPECT_EQ(l.keys.param_index(21, 2), 16u * 3 + 2 * 16 + 5);
+  EXPECT_EQ(l.values.param_index(21, 1), 16u * 2 + 1 * 16 + 5);
+}
+
+TEST(BlockLayout, ValuesOfWidthsThatDivideAWordAreSliced) {
+  const BlockLayout l = BlockLayout::make(Codec::affine(8, 32), 32, Codec::affine(8, 32), 32, kPage);
+  const Block block(l);
+  const std::vector<std::uint32_t> record = {0x03020100, 0x07060504, 0x0b0a0908, 0x0f0e0d0c,
+                                             0x13121110, 0x17161514, 0x1b1a1918, 0x1f1e1d1c};
+  l.values.put(block.data, 5, record, std::vector<std::uint32_t>{0});
+  // Word j holds elements j, j + 8, j + 16 and j + 24.
+  EXPECT_EQ(l.values.codes(block.data)[l.values.code_index(5, 0)], 0x18100800u);
+  EXPECT_EQ(l.values.codes(block.data)[l.values.code_index(5, 3)], 0x1b130b03u);
+  l.keys.put(block.data, 5, record, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(l.keys.codes(block.data)[l.keys.code_index(5, 3)], 0x0f0e0d0cu);
 }
 
 TEST(BlockLayout, PagesUnderATileAreOneNarrowerTileWithAlignedParts) {
   for (const int page_tokens : {1, 2, 4, 8}) {
     const BlockLayout l = BlockLayout::make(Codec::affine(4, 32), 96, Codec::bf16(), 80, page_tokens);
-    EXPECT_EQ(l.keys.lanes, page_tokens);
+    EXPECT_EQ(l.keys.code_lanes, page_tokens);
     std::vector<int> owners(l.bytes / 4, 0);
     for (const SideLayout* side : {&l.keys, &l.values}) {
       EXPECT_EQ(side->codes_offset % 64, 0u);
       EXPECT_EQ(side->params_offset % 64, 0u);
       for (int position = 0; position < page_tokens; position++) {
         for (int w = 0; w < side->words; w++) {
-          owners.at(side->codes_offset / 4 + side->index(side->words, position, w))++;
+          owners.at(side->codes_offset / 4 + side->code_index(position, w))++;
         }
         for (int w = 0; w < side->params; w++) {
-          owners.at(side->params_offset / 4 + side->index(side->params, position, w))++;
+          owners.at(side->params_offset / 4 + side->param_index(position, w))++;
         }
       }
     }
@@ -146,10 +165,10 @@ TEST(BlockLayout, EveryWordOfABlockBelongsToOnePositionOfOneSide) {
     for (const SideLayout* side : {&l.keys, &l.values}) {
       for (int position = 0; position < kPage; position++) {
         for (int w = 0; w < side->words; w++) {
-          owners.at(side->codes_offset / 4 + side->index(side->words, position, w))++;
+          owners.at(side->codes_offset / 4 + side->code_index(position, w))++;
         }
         for (int w = 0; w < side->params; w++) {
-          owners.at(side->params_offset / 4 + side->index(side->params, position, w))++;
+          owners.at(side->params_offset / 4 + side->param_index(position, w))++;
         }
       }
     }

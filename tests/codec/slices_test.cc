@@ -1,0 +1,56 @@
+// Sliced words: the definition bit by bit, on every instruction set, and back.
+#include "codec/slices.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "support/simd_targets.h"
+
+namespace windrow {
+namespace {
+
+std::uint32_t code_at(const std::vector<std::uint32_t>& words, int bits, int word, int slot) {
+  return words[static_cast<std::size_t>(word)] >> (slot * bits) & ((1u << bits) - 1);
+}
+
+TEST(Slices, ElementsOfAUnitLieInTheSameSlotOfItsWords) {
+  std::mt19937 random(3);
+  testing::on_every_target([&] {
+    for (const int bits : {2, 4, 8}) {
+      const int codes = 32 / bits;
+      for (const int lanes : {2, 4, 8}) {
+        if (bits == 8 && lanes < 8) continue;  // never: 32 dims are a unit of 8 words
+        const int words = 3 * lanes;
+        std::vector<std::uint32_t> record(static_cast<std::size_t>(words)), sliced(record.size()),
+            back(record.size());
+        for (std::uint32_t& w : record) w = random();
+        slice_words(bits, lanes, record, sliced);
+        for (int element = 0; element < words * codes; element++) {
+          const int unit = element / (lanes * codes), e = element % (lanes * codes);
+          EXPECT_EQ(code_at(sliced, bits, unit * lanes + e % lanes, e / lanes),
+                    code_at(record, bits, element / codes, element % codes))
+              << bits << " bits over " << lanes << " words, element " << element;
+        }
+        unslice_words(bits, lanes, sliced, back);
+        EXPECT_EQ(back, record);
+      }
+    }
+  });
+}
+
+TEST(Slices, LanesAreAsManyAsCutTheDimIntoWholeUnits) {
+  EXPECT_EQ(slice_lanes(Codec::affine(4, 64), 256), 8);
+  EXPECT_EQ(slice_lanes(Codec::affine(4, 32), 96), 4);  // units of 32: 96 is no multiple of 64
+  EXPECT_EQ(slice_lanes(Codec::affine(8, 32), 32), 8);
+  EXPECT_EQ(slice_lanes(Codec::affine(2, 64), 128), 8);
+  EXPECT_EQ(slice_lanes(Codec::affine(2, 64), 64), 4);
+  EXPECT_EQ(slice_lanes(Codec::affine(2, 32), 32), 2);
+  for (const Codec codec :
+       {Codec::affine(3), Codec::affine(5), Codec::affine(6), Codec::f32(), Codec::bf16()})
+    EXPECT_EQ(slice_lanes(codec, 128), 1);
+}
+
+}  // namespace
+}  // namespace windrow
