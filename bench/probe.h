@@ -5,7 +5,8 @@
 //   const double fma = bench::fma_flops_per_second(pool);      // 2 flops an fma, widest vectors here
 //   const double floor = std::max(bytes / read, flops / fma);  // seconds nothing can beat
 //
-// Both swing with the machine's other load: measure them next to every figure, compare ratios.
+// Both swing with the machine's other load, within milliseconds on a shared host: what is judged takes turns
+// with short probes (Probes), and ratios of neighbours are compared.
 #pragma once
 
 #include <immintrin.h>
@@ -147,5 +148,51 @@ inline double fma_flops_per_second(ThreadPool& pool, int repeats = 3) {
   }
   return best;
 }
+
+// What the machine can do at a moment.
+struct Rates {
+  double read = 0;  // bytes a second
+  double fma = 0;   // flops a second
+  double floor(double bytes, double flops) const { return std::max(bytes / read, flops / fma); }
+};
+inline Rates between(const Rates& a, const Rates& b) {
+  return {2 / (1 / a.read + 1 / b.read), 2 / (1 / a.fma + 1 / b.fma)};
+}
+
+// Short probes, about a millisecond each, to run between the things that are judged.
+class Probes {
+ public:
+  explicit Probes(ThreadPool& pool) : pool_(pool), buffer_(*Arena::create(kBuffer, "read probe")) {
+    std::memset(buffer_.data(), 1, kBuffer);
+  }
+
+  Rates now() {
+    const auto threads = static_cast<std::size_t>(pool_.threads());
+    const std::size_t share = kChunk / threads / 512 * 512;
+    const std::byte* from = buffer_.data() + at_;
+    at_ = (at_ + kChunk) % kBuffer;
+    double start = bench::now();
+    pool_.parallel_for(threads,
+                       [&](std::size_t task, int) { internal::read_lines(from + task * share, share); });
+    Rates rates;
+    rates.read = static_cast<double>(share * threads) / (bench::now() - start);
+    const bool wide = __builtin_cpu_supports("avx512f");
+    std::vector<double> flops(threads);
+    start = bench::now();
+    pool_.parallel_for(threads, [&](std::size_t task, int) {
+      flops[task] = wide ? internal::fma_avx512(kRounds) : internal::fma_avx2(kRounds);
+    });
+    for (const double f : flops) rates.fma += f;
+    rates.fma /= bench::now() - start;
+    return rates;
+  }
+
+ private:
+  static constexpr std::size_t kBuffer = std::size_t{256} << 20, kChunk = std::size_t{16} << 20;
+  static constexpr long kRounds = 100000;
+  ThreadPool& pool_;
+  Arena buffer_;
+  std::size_t at_ = 0;
+};
 
 }  // namespace windrow::bench
