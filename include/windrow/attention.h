@@ -39,11 +39,29 @@ struct AttentionParams {
 WINDROW_API Status attend_reference(const KvRead& read, std::span<const float> q,
                                     const AttentionParams& params, std::span<float> out);
 
+// How the tokens of a row stand in a step: one; a few that may be rejected (2 .. 64); a chunk; a tree; tokens
+// that all see each other (C2).
+enum class ReadKind { kDecode, kVerify, kPrefill, kTree, kBlock };
+inline constexpr ReadKind kReadKinds[] = {ReadKind::kDecode, ReadKind::kVerify, ReadKind::kPrefill,
+                                          ReadKind::kTree, ReadKind::kBlock};
+WINDROW_API const char* to_string(ReadKind kind) noexcept;  // "decode", ...
+
+// What serves a kind of read. Everything is served; what is not served at full speed says so.
+struct AttentionKernel {
+  std::string name;  // "AVX2, keys q4 by words, values q4 sliced over 8 words"
+  std::string slow;  // why it is slower than it could be; empty: it is not
+};
+
 // The kernels for a plan's codecs and head dims on this machine, chosen once (C2): what can't be
 // served is refused here, by name, never replaced silently.
 class WINDROW_API AttentionKernels {
  public:
   static Result<AttentionKernels> select(const StatePlan& plan);
+
+  // The capability table {instruction set, codecs, head dims, kind} -> kernel, for group 0 <= g <
+  // plan.group_count(). Of a delayed group: for its own codecs; its first ones have kernels of the same
+  // kinds.
+  AttentionKernel kernel(int g, ReadKind kind) const;
 
   // As attend_reference, in f32, within 2e-5 of the largest |out| of a call (measured: 4e-7 .. 8e-6).
   // `pool` may be null: the caller's thread does all. kInvalidArgument also for a read of another

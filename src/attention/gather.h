@@ -59,22 +59,23 @@ inline void gather_slot(const KvRead& read, const Task& task, int slot, const St
   copy_record(stored.values.layout, block, from, stored.gathered.values, gathered, to);
 }
 
-// Fills in the other tiles of the block: the records that the task sees, copied to `gathered`. What a
-// lane that no token sees holds does not matter.
-inline void gather_tiles(const Call& call, const Task& task, const BlockWalk& walk, int b,
+// Fills in the other tiles of the block: the records that the task sees, of a tree those that its token
+// `node` sees, copied to `gathered`. What a lane that no token sees holds does not matter.
+inline void gather_tiles(const Call& call, const Task& task, const BlockWalk& walk, int b, int node,
                          std::byte* gathered, BlockTiles& tiles) {
   const KvRead& read = call.read;
   const Stored& stored = call.stored(task.row);
   const int origin = walk.origin(b);
-  const Range any = walk.any(b), lanes = any.cut({task.paged_end - origin, kBlock});
+  const Range any = task.tree ? walk.of_token(b, node) : walk.any(b);
+  const Range lanes = any.cut({task.paged_end - origin, kBlock});
   int by_position = lanes.end;  // lanes from here on hold slots of a tree
   if (task.tree) {
     const int first = read.row_offsets[sz(task.row)], length = read.rows[sz(task.row)].length;
     by_position = std::clamp(length - origin, lanes.begin, lanes.end);
     // From the token up through its ancestors, the first of which has position `length`.
     const int last = std::max(length - origin, lanes.begin);
-    int i = task.token_begin - first;
-    for (int lane = read.positions[sz(task.token_begin)] - origin; lane >= last; lane--) {
+    int i = task.token_begin + node - first;
+    for (int lane = read.positions[sz(task.token_begin + node)] - origin; lane >= last; lane--) {
       if (lane < lanes.end) gather_slot(read, task, length + i, stored, lane, gathered);
       i = read.parents[sz(first + i)];
     }

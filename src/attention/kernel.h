@@ -140,6 +140,8 @@ struct WeighPass {
 // One instruction set's functions.
 struct Kernels {
   const char* target = nullptr;
+  int lanes = 1;              // f32 of a vector
+  bool converts_f16 = false;  // by an instruction
 
   void (*score[kStorageKinds])(const KeyPass&) = {};
   void (*mix[kStorageKinds][kSliceKinds])(const ValuePass&) = {};  // null where a codec is not sliced so

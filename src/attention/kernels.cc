@@ -8,6 +8,7 @@
 #include "attention/attend.h"
 #include "attention/validate.h"
 #include "codec/block_layout.h"
+#include "codec/slices.h"
 #include "windrow/attention.h"
 
 namespace windrow {
@@ -39,6 +40,9 @@ Status check_codec(int group, const char* what, const Codec& codec, int dim) {
   }
   return {};
 }
+
+// Whether the kernels convert f16 for every number.
+bool uses_f16(const Codec& codec) { return !codec.is_affine() && codec.input() == DType::kF16; }
 
 // Whether a storage of a read holds what the group's plan says: its codecs, or those it delays them by.
 bool holds(const AttentionGroup& group, const BlockLayout& layout) {
@@ -102,5 +106,36 @@ Status AttentionKernels::attend(const KvRead& read, std::span<const float> q, co
 }
 
 const std::string& AttentionKernels::target() const noexcept { return impl_->target; }
+
+const char* to_string(ReadKind kind) noexcept {
+  switch (kind) {
+    case ReadKind::kDecode: return "decode";
+    case ReadKind::kVerify: return "verify";
+    case ReadKind::kPrefill: return "prefill";
+    case ReadKind::kTree: return "tree";
+    case ReadKind::kBlock: return "block";
+  }
+  return "?";
+}
+
+AttentionKernel AttentionKernels::kernel(int g, ReadKind kind) const {
+  const AttentionGroup& group = impl_->plan.group(g);
+  AttentionKernel kernel;
+  kernel.name =
+      fmt::format("{}, keys {}, values {}", impl_->target, group.keys.to_string(), group.values.to_string());
+  if (const int slice = slice_lanes(group.values, group.value_dim); slice > 1)
+    kernel.name += fmt::format(" sliced over {} words", slice);
+  if (kind == ReadKind::kTree) kernel.name += ", tails of tree paths copied together";
+  if (impl_->kernels.lanes < 4) {
+    kernel.slow = "no SIMD instruction set of this machine has kernels in this build";
+  } else if (impl_->plan.page_tokens() < kTile) {
+    kernel.slow =
+        fmt::format("pages of {} positions are copied together first; {} and more are read in place",
+                    impl_->plan.page_tokens(), kTile);
+  } else if (!impl_->kernels.converts_f16 && (uses_f16(group.keys) || uses_f16(group.values))) {
+    kernel.slow = fmt::format("{} has no instruction that converts f16", impl_->target);
+  }
+  return kernel;
+}
 
 }  // namespace windrow

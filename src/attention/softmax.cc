@@ -243,6 +243,8 @@ void Finish(const float* sums, int dims, int group, const float* fold, const flo
 
 void Select(Kernels& kernels) {
   kernels.target = hwy::TargetName(HWY_TARGET);
+  kernels.lanes = kLanes;
+  kernels.converts_f16 = WINDROW_HAS_F16;
   kernels.pack_queries = PackQueries;
   kernels.begin_softmax = BeginSoftmax;
   kernels.softmax = Softmax;

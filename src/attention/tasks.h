@@ -16,7 +16,7 @@ namespace windrow::internal {
 // nor ends of its tokens decrease. Each sees itself, so what they see together has no gap but behind sinks.
 struct Task {
   int row = 0;
-  bool tree = false;  // then it has one token
+  bool tree = false;
   // Tiles of positions below lie in pages as kernels read them; those from here on, a multiple of kTile,
   // are gathered: pages are smaller than a tile, or slots of a tree are not positions.
   int paged_end = std::numeric_limits<int>::max();
@@ -125,7 +125,6 @@ class TaskWalk {
   void set_tokens(int begin) {
     task_.token_begin = begin;
     task_.token_end = begin + 1;
-    if (task_.tree) return;
     const int last = std::min(begin + tokens_, row_end());
     while (task_.token_end < last && follows(task_.token_end)) task_.token_end++;
   }

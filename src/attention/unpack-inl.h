@@ -31,6 +31,14 @@
 #endif
 #endif
 
+// Whether Highway converts f16 by an instruction, of which infinities and NaN come out right too.
+#undef WINDROW_HAS_F16
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#define WINDROW_HAS_F16 1
+#else
+#define WINDROW_HAS_F16 0
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -54,7 +62,7 @@ HWY_INLINE int PanelQueries(int left) { return left >= kMaxPanel ? kMaxPanel : l
 // f16 bits in the low half of each lane (the high half 0), exact, infinities and NaN too. Where no
 // instruction does it: shifted into place the number is 2^-112 of its value, denormals included.
 HWY_INLINE VF FloatFromHalfBits(VU half) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#if WINDROW_HAS_F16
   const hn::Rebind<hwy::float16_t, DF> d16;
   return hn::PromoteTo(DF(), hn::BitCast(d16, hn::TruncateTo(hn::Rebind<std::uint16_t, DF>(), half)));
 #else
@@ -350,7 +358,7 @@ struct PlainValues {
       } else {
         const hn::Rebind<std::uint16_t, DF> d16;
         const auto half = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(at) + kFirst);
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#if WINDROW_HAS_F16
         if constexpr (kType == DType::kF16) {
           return hn::PromoteTo(DF(), hn::BitCast(hn::Rebind<hwy::float16_t, DF>(), half));
         }

@@ -93,10 +93,20 @@ class Worker {
       } else if (after != nullptr) {
         next = find_tiles(call_, after->task, BlockWalk(read_, after->task), after->begin);
       }
-      if (walk.origin(b) + walk.any(b).end > task_->paged_end) {
-        gather_tiles(call_, *task_, walk, b, scratch_.gathered, here);
+      const Range tokens{0, task_->tokens()};
+      if (walk.origin(b) + walk.any(b).end <= task_->paged_end) {
+        run_block(walk, b, tokens, here, next);
+      } else if (!task_->tree) {
+        gather_tiles(call_, *task_, walk, b, 0, scratch_.gathered, here);
+        run_block(walk, b, tokens, here, next);
+      } else {
+        // Each node has a path of its own from here on.
+        for (int i = tokens.begin; i < tokens.end; i++) {
+          if (walk.of_token(b, i).empty()) continue;
+          gather_tiles(call_, *task_, walk, b, i, scratch_.gathered, here);
+          run_block(walk, b, {i, i + 1}, here, next);
+        }
       }
-      run_block(walk, b, here, next);
       here = next;
     }
   }
@@ -118,12 +128,13 @@ class Worker {
     }
   }
 
-  void run_block(const BlockWalk& walk, int b, const BlockTiles& here, const BlockTiles& next) {
-    const Range all = walk.any(b), tiles{all.begin / kTile, (all.end + kTile - 1) / kTile};
-    // Tokens that see something of the block: a run of them, since neither end of a range moves down.
-    Range tokens{0, task_->tokens()};
+  // One block for some of the task's tokens.
+  void run_block(const BlockWalk& walk, int b, Range tokens, const BlockTiles& here, const BlockTiles& next) {
+    // Those that see something of it: a run of them, since neither end of a range moves down.
     while (walk.of_token(b, tokens.begin).empty()) tokens.begin++;
     while (walk.of_token(b, tokens.end - 1).empty()) tokens.end--;
+    const Range all{walk.of_token(b, tokens.begin).begin, walk.of_token(b, tokens.end - 1).end};
+    const Range tiles{all.begin / kTile, (all.end + kTile - 1) / kTile};
     score(tokens, tiles, here);
     for (int i = tokens.begin; i < tokens.end; i++) {
       const Range visible = walk.of_token(b, i);

@@ -1,8 +1,14 @@
 // windrow plan: exactly the bytes that a state will take, without loading the model.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "cli/model_flags.h"
 #include "cli/output.h"
+#include "windrow/attention.h"
 
 namespace windrow::cli {
 namespace {
@@ -46,6 +52,41 @@ std::string table(const StatePlan& plan) {
   return text;
 }
 
+// The kernel that serves most kinds of reads of a group, and what is slower.
+std::string kernels_text(const StatePlan& plan, const AttentionKernels& kernels) {
+  std::string text;
+  for (int g = 0; g < plan.group_count(); g++) {
+    const std::string layers = layers_text(plan.group(g).layers);
+    text += fmt::format("attention of layers {}: {}\n", layers, kernels.kernel(g, ReadKind::kDecode).name);
+    std::vector<std::pair<std::string, std::string>> slow;  // reason, kinds
+    for (const ReadKind kind : kReadKinds) {
+      const std::string reason = kernels.kernel(g, kind).slow;
+      if (reason.empty()) continue;
+      if (!slow.empty() && slow.back().first == reason) {
+        slow.back().second += fmt::format(", {}", to_string(kind));
+      } else {
+        slow.emplace_back(reason, to_string(kind));
+      }
+    }
+    for (const auto& [reason, kinds] : slow) text += fmt::format("  slower: {}: {}\n", kinds, reason);
+  }
+  return text;
+}
+
+std::string to_json(const StatePlan& plan, const AttentionKernels& kernels) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(plan.to_json());
+  nlohmann::ordered_json& attention = json["attention"] = nlohmann::ordered_json::array();
+  for (int g = 0; g < plan.group_count(); g++) {
+    nlohmann::ordered_json kinds;
+    for (const ReadKind kind : kReadKinds) {
+      const AttentionKernel kernel = kernels.kernel(g, kind);
+      kinds[to_string(kind)] = {{"kernel", kernel.name}, {"slow", kernel.slow}};
+    }
+    attention.push_back({{"layers", plan.group(g).layers}, {"kernels", kinds}});
+  }
+  return json.dump();
+}
+
 int plan(const PlanFlags& flags) {
   const ModelInfo info = need(read_model_info(flags.run.model));
   const KvChoice kv = flags.kv.choose(info);
@@ -59,7 +100,8 @@ int plan(const PlanFlags& flags) {
                       .rollback = 0,
                       .total_tokens = 0};
   const StatePlan state = need(plan_state(info, kv, limits));
-  write_stdout(flags.json ? state.to_json() + "\n" : table(state));
+  const AttentionKernels kernels = need(AttentionKernels::select(state));
+  write_stdout(flags.json ? to_json(state, kernels) + "\n" : table(state) + kernels_text(state, kernels));
   flush_stdout();
   return kSuccess;
 }

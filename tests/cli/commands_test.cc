@@ -233,8 +233,18 @@ TEST(CliPlan, ThePrecedenceOfCodecFlagsIsTheirOrderInTheHelp) {
 TEST(CliPlan, TheTableNamesGroupsAndTheSum) {
   const Ended end = run_program({"plan", "--model", kTiny, "--context", "64", "--rows", "3"});
   EXPECT_EQ(end.code, 0);
-  for (const char* part : {"0-4", "full", "bf16", "3 rows of 64 tokens"}) {
+  for (const char* part : {"0-4", "full", "bf16", "3 rows of 64 tokens", "attention of layers 0-4: "}) {
     EXPECT_NE(end.out.find(part), std::string::npos) << end.out;
+  }
+}
+
+TEST(CliPlan, TheJsonNamesTheKernelOfEveryKindOfRead) {
+  const Json plan = run_json({"plan", "--model", kTiny, "--context", "16", "--kv", "q4"});
+  ASSERT_EQ(plan["attention"].size(), plan["groups"].size());
+  for (const char* kind : {"decode", "verify", "prefill", "tree", "block"}) {
+    const Json& kernel = plan["attention"][0]["kernels"][kind];
+    EXPECT_NE(kernel["kernel"].get<std::string>().find("keys q4:64"), std::string::npos) << plan;
+    EXPECT_EQ(kernel["slow"], "") << plan;
   }
 }
 
