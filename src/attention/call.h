@@ -28,6 +28,34 @@ struct Side {
   int groups = 1;
 };
 
+// What queries, and the sums of values, are multiplied with where codes are used as code * 2^shift.
+struct Fold {
+  alignas(64) float by[kFoldPeriod];
+};
+template <class Shift>
+constexpr Fold make_fold(const Shift& shift) {
+  Fold fold{};
+  for (int e = 0; e < kFoldPeriod; e++) fold.by[e] = exp2_of_minus(shift(e));
+  return fold;
+}
+// By bits, 0 for plain codecs, whose numbers are used as they are; made when this is compiled.
+struct Folds {
+  Fold keys[9];
+  Fold values[9][kSliceKinds];
+  constexpr Folds() : keys{}, values{} {
+    keys[0] = values[0][0] = make_fold([](int) { return 0; });
+    for (const int bits : {2, 3, 4, 5, 6, 8}) {
+      keys[bits] = make_fold([bits](int e) { return key_shift(bits, e); });
+      for (const int slice : {1, 2, 4, 8}) {
+        if (slice > 1 && 32 % bits != 0) continue;
+        values[bits][slice_kind(slice)] =
+            make_fold([bits, slice](int e) { return value_shift(bits, slice, e); });
+      }
+    }
+  }
+};
+inline constexpr Folds kFolds;
+
 // A storage of the read and the kernels of its codecs.
 struct Stored {
   Stored(const Kernels& kernels, const BlockLayout& layout)
@@ -37,12 +65,9 @@ struct Stored {
                                    layout.values.head_dim, kBlock)) {
     const Codec& key_codec = keys.layout.codec;
     const Codec& value_codec = values.layout.codec;
-    for (int e = 0; e < kFoldPeriod; e++) {
-      key_fold[e] = key_codec.is_affine() ? exp2_of_minus(key_shift(key_codec.bits(), e)) : 1.0f;
-      value_fold[e] = value_codec.is_affine()
-                          ? exp2_of_minus(value_shift(value_codec.bits(), values.layout.slice, e))
-                          : 1.0f;
-    }
+    key_fold = kFolds.keys[key_codec.is_affine() ? key_codec.bits() : 0].by;
+    value_fold =
+        kFolds.values[value_codec.is_affine() ? value_codec.bits() : 0][slice_kind(values.layout.slice)].by;
     score = kernels.score[storage_kind(key_codec)];
     mix = kernels.mix[storage_kind(value_codec)][slice_kind(values.layout.slice)];
   }
@@ -51,8 +76,8 @@ struct Stored {
   BlockLayout gathered;  // of a block whose tiles are gathered
   void (*score)(const KeyPass&);
   void (*mix)(const ValuePass&);
-  alignas(64) float key_fold[kFoldPeriod];
-  alignas(64) float value_fold[kFoldPeriod];
+  const float* key_fold = nullptr;    // [kFoldPeriod]
+  const float* value_fold = nullptr;  // [kFoldPeriod]
 };
 
 // Memory for the states of a task's queries, wherever it lies.

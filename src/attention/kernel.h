@@ -40,7 +40,7 @@ inline int storage_kind(const Codec& codec) {
 }
 // How values are sliced, as an index: 0 not, 1 over 2 words, 2 over 4, 3 over 8.
 inline constexpr int kSliceKinds = 4;
-inline int slice_kind(int slice) { return slice == 8 ? 3 : slice / 2; }
+constexpr int slice_kind(int slice) { return slice == 8 ? 3 : slice / 2; }
 
 // Codes are used as code * 2^shift: masked where they lie and converted, and 2^-shift is folded
 // into the other factor, exactly.

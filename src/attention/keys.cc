@@ -106,9 +106,11 @@ HWY_INLINE void RunPasses(const Lines<Block<kVecs>::kTiles>& lines, int units, c
 }
 
 // Vectors [first, first + kVecs) of positions, counted from the block's start, for kQueries queries from
-// `query` on, whose panel is q. Tiles past the last repeat it; their scores go to padding.
+// `query` on, whose panel is q; a group has `units` units. Tiles past the last repeat it; their scores go to
+// padding.
 template <class Keys, int kQueries, int kVecs>
-HWY_NOINLINE void ScoreVectors(const KeyPass& pass, const float* q, int query, int first, bool fetch) {
+HWY_INLINE void ScoreVectors(const KeyPass& pass, int groups, int units, const float* q, int query, int first,
+                             bool fetch) {
   using B = Block<kVecs>;
   const DF df;
   const int first_tile = first / kVectors, offset = first % kVectors * kLanes * 4;
@@ -127,7 +129,6 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, const float* q, int query, i
     for (int t = 0; t < B::kTiles; t++)
       PrefetchParams(*pass.prefetch, HWY_MIN(first_tile + t, pass.tile_end - 1));
   }
-  const int groups = pass.head_dim / pass.group, units = pass.group / (Keys::kFields * Keys::kCodes);
   const float* q_sums = pass.q_sums + static_cast<std::size_t>(query) * static_cast<std::size_t>(groups);
   float* const scores =
       pass.scores + static_cast<std::size_t>(query) * kScoreStride + static_cast<std::size_t>(first) * kLanes;
@@ -176,11 +177,12 @@ HWY_NOINLINE void ScoreVectors(const KeyPass& pass, const float* q, int query, i
 }
 
 template <class Keys, int kQueries>
-HWY_INLINE void ScoreQueries(const KeyPass& pass, int query, bool fetch) {
+HWY_NOINLINE void ScoreQueries(const KeyPass& pass, int query, bool fetch) {
   constexpr int kVecs = HWY_MIN(kSums / kQueries, 8);
+  const int groups = pass.head_dim / pass.group, units = pass.group / (Keys::kFields * Keys::kCodes);
   const float* q = pass.q + static_cast<std::size_t>(query) * static_cast<std::size_t>(pass.head_dim);
   for (int first = pass.tile_begin * kVectors; first < pass.tile_end * kVectors; first += kVecs) {
-    ScoreVectors<Keys, kQueries, kVecs>(pass, q, query, first, fetch);
+    ScoreVectors<Keys, kQueries, kVecs>(pass, groups, units, q, query, first, fetch);
   }
 }
 
