@@ -51,9 +51,9 @@ struct KvRead {
     std::int32_t fresh_first = 0;
     std::int32_t fresh_size = 0;
 
-    std::int32_t page_of(std::int32_t number, std::int32_t sink_pages) const noexcept {
+    std::int32_t page_of(std::int32_t number, std::int32_t of_sinks) const noexcept {
       if (number >= fresh_first) return fresh[number - fresh_first];
-      return table[number < sink_pages ? number : sink_pages + number - table_first];
+      return table[number < of_sinks ? number : of_sinks + number - table_first];
     }
   };
 

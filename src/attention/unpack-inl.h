@@ -24,7 +24,7 @@
 #endif
 // Keeps a vector in a register across a loop: compilers else make constants anew, or load them, each time.
 #ifndef WINDROW_IN_REGISTER
-#if HWY_ARCH_X86 && defined(__GNUC__)
+#if HWY_ARCH_X86 && defined(__GNUC__) && defined(__OPTIMIZE__)
 #define WINDROW_IN_REGISTER(v) asm("" : "+v"((v).raw))
 #else
 #define WINDROW_IN_REGISTER(v) static_cast<void>(v)

@@ -108,8 +108,25 @@ void store_vector(const SideLayout& side, std::byte* block, int position, const 
   const auto params = static_cast<std::size_t>(side.params);
   std::uint32_t w[affine::kMaxWords];
   std::uint32_t p[affine::kMaxParams];
-  encode_record(side.codec, x, {w, words}, {p, params});
-  side.put(block, position, {w, words}, {p, params});
+  const Part<std::uint32_t> codes = codes_of(side, side.codes(block), position);
+  if (codes.stride == 1) {  // a position's words lie side by side: encode where they shall lie
+    encode_sliced(side.codec, side.slice, x, {codes.first, words}, {p, params});
+  } else {
+    encode_record(side.codec, x, {w, words}, {p, params});
+    copy_part<const std::uint32_t>({w, 1}, codes, words);
+  }
+  copy_part<const std::uint32_t>({p, 1}, params_of(side, side.param_words(block), position), params);
+}
+
+void prefetch_store(const SideLayout& side, std::byte* block, int position) {
+  // Every kLineBytes of what the position's words span.
+  const auto ask = [](Part<std::uint32_t> part, int words) {
+    const std::size_t a_line = std::max<std::size_t>(1, kLineBytes / sizeof(std::uint32_t) / part.stride);
+    for (std::size_t w = 0; w < static_cast<std::size_t>(words); w += a_line)
+      __builtin_prefetch(part.first + w * part.stride, 1);
+  };
+  ask(codes_of(side, side.codes(block), position), side.words);
+  ask(params_of(side, side.param_words(block), position), side.params);
 }
 
 }  // namespace windrow

@@ -100,4 +100,7 @@ void copy_record(const SideLayout& from_side, const std::byte* from, int from_po
 // allocates nothing and reads nothing of the block. `values` holds head_dim numbers at any alignment.
 void store_vector(const SideLayout& side, std::byte* block, int position, const float* values);
 
+// Asks for the lines that store_vector will write: to be called while another vector is stored.
+void prefetch_store(const SideLayout& side, std::byte* block, int position);
+
 }  // namespace windrow

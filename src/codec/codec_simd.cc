@@ -20,6 +20,7 @@
 
 #include "codec/affine.h"
 #include "codec/float16-inl.h"
+#include "codec/slices.h"
 #include "windrow/codec.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -256,12 +257,11 @@ void RoundAndFindExtremes(const float* values, std::size_t groups, std::size_t g
 }
 
 // The code of each number, in the low bits of a float's: 2^23 + t holds t, rounded to even.
-template <int kBits>
-hn::Vec<DFourU> CodeAboveMagic(hn::Vec<DFour> x, hn::Vec<DFour> scale, hn::Vec<DFour> bias) {
-  const DFour d;
+template <int kBits, class D>
+hn::Vec<hn::RebindToUnsigned<D>> CodeAboveMagic(D d, hn::Vec<D> x, hn::Vec<D> scale, hn::Vec<D> bias) {
   const auto t = hn::Div(hn::Sub(x, bias), scale);
   const auto clamped = hn::Min(hn::Max(t, hn::Zero(d)), hn::Set(d, affine::max_code(kBits)));
-  return hn::BitCast(DFourU(), hn::Add(clamped, hn::Set(d, 0x1p23f)));
+  return hn::BitCast(hn::RebindToUnsigned<D>(), hn::Add(clamped, hn::Set(d, 0x1p23f)));
 }
 
 template <int kBits>
@@ -280,10 +280,10 @@ void EncodeCodes(const float* x, std::size_t groups, std::size_t group, const Gr
     for (std::size_t i = k * group; i < (k + 1) * group; i += 4 * hn::Lanes(d)) {
       hn::Vec<DFour> x0, x1, x2, x3;
       hn::LoadInterleaved4(d, x + i, x0, x1, x2, x3);
-      auto four = CodeAboveMagic<kBits>(x0, scale, bias);
-      four = hn::Add(four, hn::ShiftLeft<kBits>(CodeAboveMagic<kBits>(x1, scale, bias)));
-      four = hn::Add(four, hn::ShiftLeft<2 * kBits>(CodeAboveMagic<kBits>(x2, scale, bias)));
-      four = hn::Add(four, hn::ShiftLeft<3 * kBits>(CodeAboveMagic<kBits>(x3, scale, bias)));
+      auto four = CodeAboveMagic<kBits>(d, x0, scale, bias);
+      four = hn::Add(four, hn::ShiftLeft<kBits>(CodeAboveMagic<kBits>(d, x1, scale, bias)));
+      four = hn::Add(four, hn::ShiftLeft<2 * kBits>(CodeAboveMagic<kBits>(d, x2, scale, bias)));
+      four = hn::Add(four, hn::ShiftLeft<3 * kBits>(CodeAboveMagic<kBits>(d, x3, scale, bias)));
       four = hn::Sub(four, hn::Set(du, kMagics));
       if constexpr (whole_fours(kBits)) {
         StoreFour<kBits>(four, to + i * kBits / 8);
@@ -293,6 +293,39 @@ void EncodeCodes(const float* x, std::size_t groups, std::size_t group, const Gr
     }
   }
   if constexpr (!whole_fours(kBits)) JoinFours<kBits>(fours, groups * group / 8, to);
+}
+
+// As EncodeCodes, in the order of slices.h: the words of a unit gather the codes of kSlice elements slot by
+// slot.
+template <int kBits, int kSlice>
+void EncodeSlices(const float* x, std::size_t groups, std::size_t group, const Groups& g,
+                  std::uint32_t* words) {
+  using D = hn::CappedTag<float, kSlice>;
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  constexpr std::size_t kSlots = 32 / kBits;
+  std::uint32_t magics = 0;  // what the bits of 2^23 add up to in a word, modulo 2^32
+  for (std::size_t e = 0; e < kSlots; e++) magics += std::bit_cast<std::uint32_t>(0x1p23f) << (e * kBits);
+  for (std::size_t unit = 0; unit < groups * group; unit += kSlice * kSlots, words += kSlice) {
+    for (std::size_t lane = 0; lane < kSlice; lane += hn::Lanes(d)) {
+      auto word = hn::Zero(du);
+      for (std::size_t e = 0; e < kSlots; e++) {
+        const std::size_t element = unit + e * kSlice + lane, k = element / group;
+        const auto code =
+            CodeAboveMagic<kBits>(d, hn::LoadU(d, x + element), hn::Set(d, g.lo[k]), hn::Set(d, g.hi[k]));
+        word = hn::Add(word, hn::ShiftLeftSame(code, static_cast<int>(e) * kBits));
+      }
+      StoreAny(du, hn::Sub(word, hn::Set(du, magics)), words + lane);
+    }
+  }
+}
+
+template <int kBits>
+void EncodeSlicesOf(std::size_t slice, const float* x, std::size_t groups, std::size_t group, const Groups& g,
+                    std::uint32_t* words) {
+  (slice == 8   ? EncodeSlices<kBits, 8>
+   : slice == 4 ? EncodeSlices<kBits, 4>
+                : EncodeSlices<kBits, 2>)(x, groups, group, g, words);
 }
 
 template <DType kInput>
@@ -343,15 +376,21 @@ void WithBits(int bits, const Body& body) {
   }
 }
 
+// slice: words that the codes are sliced over, 1 for the record's own order.
 template <DType kInput>
-void EncodeAffine(int bits, std::size_t group, const float* values, std::size_t dim, std::uint32_t* words,
-                  std::uint32_t* params) {
+void EncodeAffine(int bits, std::size_t group, std::size_t slice, const float* values, std::size_t dim,
+                  std::uint32_t* words, std::uint32_t* params) {
   const std::size_t groups = dim / group;
   alignas(64) float x[affine::kMaxDim];
   Groups g;
   RoundAndFindExtremes<kInput>(values, groups, group, x, g);
   ScaleAndBias(bits, groups, g);
-  WithBits(bits, [&]<int kBits>() { EncodeCodes<kBits>(x, groups, group, g, words); });
+  WithBits(bits, [&]<int kBits>() {
+    if constexpr (whole_fours(kBits)) {
+      if (slice > 1) return EncodeSlicesOf<kBits>(slice, x, groups, group, g, words);
+    }
+    EncodeCodes<kBits>(x, groups, group, g, words);
+  });
   PackParams<kInput>(groups, g, params);
 }
 
@@ -366,15 +405,15 @@ void DecodeAffine(int bits, std::size_t group, const std::uint32_t* words, const
 
 }  // namespace
 
-void EncodeRecord(const Codec& codec, const float* values, std::size_t dim, std::uint32_t* words,
-                  std::uint32_t* params) {
+void EncodeRecord(const Codec& codec, std::size_t slice, const float* values, std::size_t dim,
+                  std::uint32_t* words, std::uint32_t* params) {
   const auto group = static_cast<std::size_t>(codec.group());
   const DType input = codec.input();
   if (codec.is_affine()) {
     const auto encode = input == DType::kF32   ? EncodeAffine<DType::kF32>
                         : input == DType::kF16 ? EncodeAffine<DType::kF16>
                                                : EncodeAffine<DType::kBF16>;
-    encode(codec.bits(), group, values, dim, words, params);
+    encode(codec.bits(), group, slice, values, dim, words, params);
   } else if (input == DType::kF32) {
     std::memcpy(words, values, 4 * dim);
   } else {
@@ -411,7 +450,14 @@ HWY_EXPORT(DecodeRecord);
 void encode_record(const Codec& codec, std::span<const float> values, std::span<std::uint32_t> words,
                    std::span<std::uint32_t> params) {
   affine::check_record(codec, values.size(), words.size(), params.size());
-  HWY_DYNAMIC_DISPATCH(EncodeRecord)(codec, values.data(), values.size(), words.data(), params.data());
+  HWY_DYNAMIC_DISPATCH(EncodeRecord)(codec, 1, values.data(), values.size(), words.data(), params.data());
+}
+
+void encode_sliced(const Codec& codec, int lanes, std::span<const float> values,
+                   std::span<std::uint32_t> words, std::span<std::uint32_t> params) {
+  affine::check_record(codec, values.size(), words.size(), params.size());
+  HWY_DYNAMIC_DISPATCH(EncodeRecord)
+  (codec, static_cast<std::size_t>(lanes), values.data(), values.size(), words.data(), params.data());
 }
 
 void decode_record(const Codec& codec, std::span<const std::uint32_t> words,

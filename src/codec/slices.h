@@ -26,6 +26,10 @@ constexpr int slice_lanes(const Codec& codec, int dim) {
   return 1;
 }
 
+// encode_record with its words sliced, at once. lanes: slice_lanes of the codec and dim; 1: not.
+void encode_sliced(const Codec& codec, int lanes, std::span<const float> values,
+                   std::span<std::uint32_t> words, std::span<std::uint32_t> params);
+
 // Record order <-> sliced. Sizes are equal and whole units; the spans don't overlap.
 void slice_words(int bits, int lanes, std::span<const std::uint32_t> record, std::span<std::uint32_t> sliced);
 void unslice_words(int bits, int lanes, std::span<const std::uint32_t> sliced,

@@ -138,6 +138,32 @@ TEST(AttentionKernel, EqualsReferenceForPeakedAndFlatScores) {
   }
 }
 
+// What the default mode promises: no more error than a chain of f32 FMAs, on a softmax with peaks (queries of
+// standard deviation 2, keys of 1.5). Measured with AVX2: 3e-7 .. 6e-7.
+TEST(AttentionKernel, TheRmsErrorOnPeakedScoresIsThatOfF32) {
+  for (const int bits : {2, 3, 4, 5, 6, 8, 16, 32}) {
+    const Codec codec = bits == 32 ? Codec::f32() : bits == 16 ? Codec::bf16() : Codec::affine(bits);
+    const Shape shape{.keys = codec, .values = codec, .q_heads = 4, .head_dim = 128, .value_dim = 128};
+    const ReadFixture fixture(shape, {{.content = 1, .history = 1023, .fresh = 1}});
+    const std::vector<float> q = fixture.queries();
+    std::vector<float> expected(fixture.out_size());
+    const AttentionParams params{.q_heads = 4, .scale = 1.5f / std::sqrt(128.0f)};
+    ASSERT_TRUE(attend_reference(fixture.read(), q, params, expected).ok());
+    for_each_target([&](const internal::Kernels& kernels) {
+      std::vector<float> out(expected.size());
+      ASSERT_TRUE(internal::attend_with(kernels, fixture.read(), q, params, out, nullptr).ok());
+      double error = 0, size = 0;
+      for (std::size_t i = 0; i < out.size(); i++) {
+        error += std::pow(static_cast<double>(out[i]) - static_cast<double>(expected[i]), 2);
+        size += std::pow(static_cast<double>(expected[i]), 2);
+      }
+      const double rms = std::sqrt(error / size);
+      RecordProperty(codec.to_string() + "_" + kernels.target, std::to_string(rms));
+      EXPECT_LE(rms, 4e-6) << codec.to_string();
+    });
+  }
+}
+
 TEST(AttentionKernel, AStepWithoutTokensIsLegal) {
   const ReadFixture fixture({}, {{.history = 9, .fresh = 0}});
   EXPECT_TRUE(attend_reference(fixture.read(), {}, {}, {}).ok());

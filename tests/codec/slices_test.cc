@@ -52,5 +52,30 @@ TEST(Slices, LanesAreAsManyAsCutTheDimIntoWholeUnits) {
     EXPECT_EQ(slice_lanes(codec, 128), 1);
 }
 
+TEST(Slices, EncodingSlicedEqualsSlicingWhatWasEncoded) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  testing::on_every_target([&] {
+    for (const int bits : {2, 4, 8}) {
+      for (const int dim : {32, 64, 96, 128, 256, 512}) {
+        for (const DType input : {DType::kF32, DType::kF16, DType::kBF16}) {
+          const Codec codec = Codec::affine(bits, dim % 64 == 0 ? 64 : 32, input);
+          const int lanes = slice_lanes(codec, dim);
+          std::vector<float> x(static_cast<std::size_t>(dim));
+          for (float& v : x) v = normal(random);
+          const auto words = static_cast<std::size_t>(codec.record_words(dim)),
+                     params = static_cast<std::size_t>(codec.record_params(dim));
+          std::vector<std::uint32_t> record(words), expected(words), sliced(words), p(params), q(params);
+          encode_record_scalar(codec, x, record, p);
+          slice_words(bits, lanes, record, expected);
+          encode_sliced(codec, lanes, x, sliced, q);
+          EXPECT_EQ(sliced, expected) << codec.to_string() << " of " << dim;
+          EXPECT_EQ(p, q);
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace windrow
