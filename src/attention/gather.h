@@ -15,6 +15,7 @@ namespace windrow::internal {
 struct BlockTiles {
   Tiles keys, values;
 
+  void clear() { keys.end = keys.begin = values.end = values.begin = 0; }
   // Tiles of both layouts are contiguous: a tile's words follow each other, whatever their order inside.
   void set(int tile, const SideLayout& k, const SideLayout& v, const std::byte* block, int slot) {
     const std::size_t at = sz(slot) * 4;
@@ -25,16 +26,16 @@ struct BlockTiles {
   }
 };
 
-// The tiles of a task's block b that lie in pages.
-inline BlockTiles find_tiles(const Call& call, const Task& task, const BlockWalk& walk, int b) {
+// The tiles of a task's block b that lie in pages, into `found`, which is clear.
+inline void find_tiles(const Call& call, const Task& task, const BlockWalk& walk, int b, BlockTiles& found) {
   const KvRead& read = call.read;
   const KvRead::Row& row = read.rows[sz(task.row)];
   const SideLayout& keys = call.stored(task.row).keys.layout;
   const SideLayout& values = call.stored(task.row).values.layout;
-  BlockTiles found;
   const int origin = walk.origin(b);
   const Range paged = walk.any(b).cut({0, task.paged_end - origin});
   int tile = paged.begin / kTile;
+  found.keys.begin = found.values.begin = tile;
   while (tile * kTile < paged.end) {
     const int position = origin + tile * kTile;
     const std::byte* block = read.block(row, position / read.page_tokens, task.kv_head);
@@ -43,11 +44,11 @@ inline BlockTiles find_tiles(const Call& call, const Task& task, const BlockWalk
       found.set(tile, keys, values, block, slot);
     }
   }
+  found.keys.end = found.values.end = tile;
   found.keys.code_lines = keys.words;
   found.keys.param_lines = keys.params;
   found.values.code_lines = values.words;
   found.values.param_lines = values.params;
-  return found;
 }
 
 // Copies the record at `slot` to where its position belongs in a gathered block.

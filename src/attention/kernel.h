@@ -3,7 +3,7 @@
 //
 // The arithmetic of one query, in this order and no other, whatever surrounds it (invariant 1):
 //   for each segment (tasks.h), ascending, from nothing:
-//     for every softmax block of kBlock positions, cut at multiples of kBlock, ascending:
+//     for every softmax block, cut at multiples of block_tokens, ascending:
 //       score[p]  = sum over groups g: scale[p,g] * (sum over dims of q * code) + bias[p,g] * (sum of q)
 //       m, l, out = online softmax of the block's visible scores
 //       out[d]   += sum over p ascending: (weight[p] * scale[p,g]) * code
@@ -20,10 +20,11 @@
 
 namespace windrow::internal {
 
-// Positions of a softmax block, part of the definition of a result's bits. 128: the K codes of a
-// block at q4 and 256 dims are 16 KiB, half of a common L1; shorter blocks pay more for the
-// softmax, longer ones leave L1.
-inline constexpr int kBlock = 128;
+// Positions of a softmax block, part of the definition of a result's bits, so a function of the group alone:
+// 128, of which the K codes at q4 and 256 dims are 16 KiB, half of a common L1; heads of up to 64 dims take
+// 256, for they pay more for the softmax and less in L1. kBlock is the most; arrays have that many.
+inline constexpr int kBlock = 256;
+constexpr int block_tokens(int head_dim) { return head_dim <= 64 ? kBlock : kBlock / 2; }
 inline constexpr int kBlockTiles = kBlock / kTile;
 // Queries that one task carries at most: heads of one kv head, then tokens. They share the unpacked
 // codes; more would push their sums (16 x 256 x 4 bytes) out of L1.
@@ -64,12 +65,13 @@ constexpr float exp2_of_minus(int shift) { return 1.0f / static_cast<float>(std:
 // Both patterns repeat after so many elements: units of slices have up to 8 * 32 / 2 = 128.
 inline constexpr int kFoldPeriod = 128;
 
-// Where the tiles of one side of a softmax block lie. Null: outside of what is looked at.
+// Where the tiles of one side of a softmax block lie: those that are looked at.
 struct Tiles {
-  const std::byte* codes[kBlockTiles] = {};
-  const std::byte* params[kBlockTiles] = {};
-  int code_lines = 0;  // 64-byte lines a tile
+  int begin = 0, end = 0;  // the others' places are anything
+  int code_lines = 0;      // 64-byte lines a tile
   int param_lines = 0;
+  const std::byte* codes[kBlockTiles];
+  const std::byte* params[kBlockTiles];
 };
 
 // Scores of tiles [tile_begin, tile_end) for all queries.
@@ -99,7 +101,7 @@ struct ValuePass {
   std::size_t weight_rows = 0;
   float* out = nullptr;  // [queries] at out_rows floats
   std::size_t out_rows = 0;
-  const Tiles* prefetch = nullptr;  // as above
+  const Tiles* prefetch = nullptr;  // its first tile goes with the pass's first, and so on; never null
 };
 
 // Running state of one query's softmax.

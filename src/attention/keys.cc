@@ -122,8 +122,8 @@ HWY_INLINE void ScoreVectors(const KeyPass& pass, int groups, int units, const f
     const int tile = HWY_MIN(first_tile + t, pass.tile_end - 1);
     lines.at[t] = pass.tiles->codes[tile] + offset;
     params[t] = pass.tiles->params[tile] + offset;
-    lines.fetch[t] = pass.prefetch->codes[tile];
-    fetch = fetch && lines.fetch[t] != nullptr;
+    fetch = fetch && tile >= pass.prefetch->begin && tile < pass.prefetch->end;
+    lines.fetch[t] = fetch ? pass.prefetch->codes[tile] : lines.at[t];
   }
   if (fetch) {
     for (int t = 0; t < B::kTiles; t++)

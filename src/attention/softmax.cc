@@ -129,13 +129,13 @@ HWY_INLINE float SoftmaxOf(SoftmaxState& state, const SoftmaxPass& pass) {
   const VF shift = hn::Set(df, top);
   const float factor = hn::GetLane(ExpOfNegative(hn::Set(df, before - top)));
   // Lane j holds the positions p with p mod lanes = j: tiles are aligned, so a position's lane is its own.
-  VF sum = hn::Mul(hn::LoadU(df, state.sums), hn::Set(df, factor));
+  VF sum = hn::Zero(df);
   for (int i = 0; i < count; i += kLanes) {
     const VF weight = ExpOfNegative(hn::Sub(hn::LoadU(df, pass.scores + i), shift));
     hn::StoreU(weight, df, pass.scores + i);
     sum = hn::Add(sum, weight);
   }
-  hn::StoreU(sum, df, state.sums);
+  hn::StoreU(hn::MulAdd(hn::LoadU(df, state.sums), hn::Set(df, factor), sum), df, state.sums);
   state.top = top;
   return factor;
 }

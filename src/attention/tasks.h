@@ -50,22 +50,23 @@ class BlockWalk {
  public:
   BlockWalk(const KvRead& read, const Task& task)
       : read_(read),
+        block_(block_tokens(read.head_dim)),
         token_begin_(task.token_begin),
         sinks_(sinks_of(read, task.token_end - 1)),  // of the last token: it has them if any does
         window_{window_of(read, task.token_begin).begin, window_of(read, task.token_end - 1).end},
-        sink_blocks_(sinks_.empty() ? 0 : (sinks_.end - 1) / kBlock + 1),
-        blocks_(sink_blocks_ + (window_.end - 1) / kBlock - window_.begin / kBlock + 1) {}
+        sink_blocks_(sinks_.empty() ? 0 : (sinks_.end - 1) / block_ + 1),
+        blocks_(sink_blocks_ + (window_.end - 1) / block_ - window_.begin / block_ + 1) {}
 
   int blocks() const { return blocks_; }
   // The first block behind the segment of block b. Sinks that stand apart are a segment.
   int segment_end(int b) const {
     if (b < sink_blocks_) return sink_blocks_;
     const int position = origin(b), tokens = segment_tokens(position, read_.window);
-    return std::min(blocks_, b + (tokens - position % tokens) / kBlock);
+    return std::min(blocks_, b + (tokens - position % tokens) / block_);
   }
   // Position of the block's first lane.
   int origin(int b) const {
-    return (b < sink_blocks_ ? b : b - sink_blocks_ + window_.begin / kBlock) * kBlock;
+    return (b < sink_blocks_ ? b : b - sink_blocks_ + window_.begin / block_) * block_;
   }
   // What some token sees of block b; what token i sees.
   Range any(int b) const { return relative(b < sink_blocks_ ? sinks_ : window_, b); }
@@ -85,10 +86,11 @@ class BlockWalk {
 
  private:
   Range relative(Range positions, int b) const {
-    return Range{positions.begin - origin(b), positions.end - origin(b)}.cut({0, kBlock});
+    return Range{positions.begin - origin(b), positions.end - origin(b)}.cut({0, block_});
   }
 
   const KvRead& read_;
+  int block_;  // positions
   int token_begin_;
   Range sinks_, window_;
   int sink_blocks_, blocks_;

@@ -78,9 +78,13 @@ HWY_NOINLINE void MixChunk(const ValuePass& pass, int query, int first, Share fe
   for (int p = pass.begin; p < pass.end;) {
     const int tile = p / kTile, stop = HWY_MIN(pass.end, (tile + 1) * kTile);
     const std::byte* at = pass.tiles->codes[tile] + static_cast<std::size_t>(p % kTile) * stride + offset;
-    const std::byte* const lines = pass.prefetch->codes[tile];
-    for (int line = lines == nullptr ? fetch.end : fetch.begin; line < fetch.end; line++)
-      PrefetchLine(lines + line * 64);
+    // With the last tile come all that are left of the other block.
+    const int other = tile - pass.begin / kTile + pass.prefetch->begin;
+    const int others_end = stop == pass.end ? pass.prefetch->end : HWY_MIN(other + 1, pass.prefetch->end);
+    for (int t = other; t < others_end; t++) {
+      const std::byte* const lines = pass.prefetch->codes[t];
+      for (int line = fetch.begin; line < fetch.end; line++) PrefetchLine(lines + line * 64);
+    }
     for (; p + kStrip <= stop; p += kStrip, at += kStrip * stride) {
       WINDROW_UNROLL
       for (int i = 0; i < kStrip; i++) {
@@ -123,8 +127,8 @@ HWY_INLINE void MixQueries(const ValuePass& pass, int query) {
 
 template <class Values>
 void Mix(const ValuePass& pass) {
-  for (int tile = pass.begin / kTile; tile * kTile < pass.end; tile++) {
-    if (pass.prefetch->codes[tile] != nullptr) PrefetchParams(*pass.prefetch, tile);
+  for (int tile = pass.prefetch->begin; tile < pass.prefetch->end; tile++) {
+    PrefetchParams(*pass.prefetch, tile);
   }
   for (int query = 0, panel; query < pass.queries; query += panel) {
     panel = PanelQueries(pass.queries - query);

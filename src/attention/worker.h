@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "attention/call.h"
 #include "attention/gather.h"
@@ -29,10 +30,10 @@ class Worker {
   void run(const Task& task, const Piece* after) {
     const BlockWalk walk(read_, task);
     start(task);
-    BlockTiles here = find_tiles(call_, task, walk, 0);
+    find_first(walk, 0);
     for (int b = 0, end; b < walk.blocks(); b = end) {
       end = walk.segment_end(b);
-      run_segment(walk, b, end, scratch_.states[b > 0], here, after);
+      run_segment(walk, b, end, scratch_.states[b > 0], after);
       if (b > 0) merge(scratch_.states[0], scratch_.states[1]);
     }
     finish(scratch_.states[0]);
@@ -42,10 +43,10 @@ class Worker {
   void run_part(const Task& task, int begin, int end, float* states, const Piece* after) {
     const BlockWalk walk(read_, task);
     start(task);
-    BlockTiles here = find_tiles(call_, task, walk, begin);
+    find_first(walk, begin);
     for (int b = begin, next; b < end; b = next, states += scratch_.shape.floats()) {
       next = walk.segment_end(b);
-      run_segment(walk, b, next, states, here, after);
+      run_segment(walk, b, next, states, after);
     }
   }
 
@@ -76,9 +77,13 @@ class Worker {
                                scratch_.q, scratch_.q_sums);
   }
 
-  // Blocks [begin, end), from nothing. `here`: the tiles of the first of them, then of the block behind them.
-  void run_segment(const BlockWalk& walk, int begin, int end, float* states, BlockTiles& here,
-                   const Piece* after) {
+  void find_first(const BlockWalk& walk, int b) {
+    here_->clear();
+    find_tiles(call_, *task_, walk, b, *here_);
+  }
+
+  // Blocks [begin, end), from nothing. *here_: the tiles of the first of them, then of the block behind them.
+  void run_segment(const BlockWalk& walk, int begin, int end, float* states, const Piece* after) {
     states_ = states;
     for (int i = 0; i < queries_; i++) {
       const QueryState state = query(i);
@@ -87,11 +92,12 @@ class Worker {
       std::fill_n(state.mix_bias, scratch_.shape.bias_row, 0.0f);
     }
     for (int b = begin; b < end; b++) {
-      BlockTiles next;
+      BlockTiles &here = *here_, &next = *next_;
+      next.clear();
       if (b + 1 < walk.blocks()) {
-        next = find_tiles(call_, *task_, walk, b + 1);
+        find_tiles(call_, *task_, walk, b + 1, next);
       } else if (after != nullptr) {
-        next = find_tiles(call_, after->task, BlockWalk(read_, after->task), after->begin);
+        find_tiles(call_, after->task, BlockWalk(read_, after->task), after->begin, next);
       }
       const Range tokens{0, task_->tokens()};
       if (walk.origin(b) + walk.any(b).end <= task_->paged_end) {
@@ -107,7 +113,7 @@ class Worker {
           run_block(walk, b, {i, i + 1}, here, next);
         }
       }
-      here = next;
+      std::swap(here_, next_);
     }
   }
 
@@ -145,13 +151,12 @@ class Worker {
     Range core = all;
     for (int i = tokens.begin; i < tokens.end; i++) core = core.cut(walk.of_token(b, i));
     if (core.empty()) core = Range{all.end, all.end};
-    const Tiles none;
     for (int i = tokens.begin; i < tokens.end; i++) {
-      mix(walk.of_token(b, i).cut({0, core.begin}), {i, i + 1}, here, none);
+      mix(walk.of_token(b, i).cut({0, core.begin}), {i, i + 1}, here, none_);
     }
     mix(core, tokens, here, next.keys);
     for (int i = tokens.begin; i < tokens.end; i++) {
-      mix(walk.of_token(b, i).cut({core.end, kBlock}), {i, i + 1}, here, none);
+      mix(walk.of_token(b, i).cut({core.end, kBlock}), {i, i + 1}, here, none_);
     }
   }
 
@@ -248,6 +253,9 @@ class Worker {
   const Stored* stored_ = nullptr;  // of the task's row
   int queries_ = 0;
   float* states_ = nullptr;  // of the segment that runs
+  BlockTiles tiles_[2];
+  BlockTiles *here_ = &tiles_[0], *next_ = &tiles_[1];
+  Tiles none_;
 };
 
 }  // namespace windrow::internal

@@ -4,6 +4,7 @@
 // 2^-24 of its terms' size: with D = 512 and terms up to the score itself (|score| <= ~30 here) some 2e-5 in
 // the worst score and 1e-6 in most; a weight errs by as much, relatively, and errors of single
 // weights average out in the mix. Measured: 4e-7 .. 8e-6.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -158,7 +159,7 @@ TEST(AttentionKernel, TheRmsErrorOnPeakedScoresIsThatOfF32) {
         size += std::pow(static_cast<double>(expected[i]), 2);
       }
       const double rms = std::sqrt(error / size);
-      RecordProperty(codec.to_string() + "_" + kernels.target, std::to_string(rms));
+      RecordProperty(codec.to_string() + "_" + kernels.target, fmt::format("{:.1e}", rms));
       EXPECT_LE(rms, 4e-6) << codec.to_string();
     });
   }
