@@ -1,7 +1,7 @@
 // Scores: q . K of a block of tiles, straight from the codes. Lanes run over positions, a query's
 // number is a broadcast, so there is no horizontal sum and every (query, position) has one chain.
 //
-// A chain takes the dims of a group pass by pass: of every field the first kPassCodes codes, then the next.
+// A chain takes the dims of a group pass by pass: of every field the first few codes, then the next.
 // So a loop needs only that many masks, which stay in registers (with all eight of q4 the loop was 10 to 15 %
 // slower), and takes words from memory as operands.
 #include "attention/kernel.h"
@@ -29,24 +29,56 @@ struct Block {
   }
 };
 
-// Codes kFirst + i and those after it of a pass, for kQueries x kVecs sums; q points at the field's panel
-// rows.
+// Adds code i of one vector's field, times its queries' factors, to their sums.
+template <int i, class Pass, int kQueries, int kVecs>
+HWY_INLINE void AddCode(const Pass& pass, VU field, const VF (&factors)[kQueries], int v,
+                        VF (&sums)[kQueries][kVecs]) {
+  const VF codes = pass.template Get<i>(field);
+  WINDROW_UNROLL
+  for (int n = 0; n < kQueries; n++) {
+    sums[n][v] = hn::MulAdd(codes, factors[n], sums[n][v]);
+    WINDROW_IN_REGISTER(sums[n][v]);
+  }
+}
+
+template <int kCode, int kQueries>
+HWY_INLINE void LoadFactors(const float* q, VF (&factors)[kQueries]) {
+  WINDROW_UNROLL
+  for (int n = 0; n < kQueries; n++) factors[n] = hn::Set(DF(), q[kCode * kQueries + n]);
+}
+
+// Code i and those after it of a pass, each for all vectors; q points at the field's panel rows. Fields are
+// words, taken from memory again for each code.
 template <class Pass, int kQueries, int kVecs, int i = 0>
-HWY_INLINE void Accumulate(const Pass& pass, const std::byte* const* lines, int k, const float* q,
+HWY_INLINE void CodeByCode(const Pass& pass, const std::byte* const* lines, const float* q,
                            VF (&sums)[kQueries][kVecs]) {
   VF factors[kQueries];
+  LoadFactors<Pass::kFirst + i>(q, factors);
   WINDROW_UNROLL
-  for (int n = 0; n < kQueries; n++) factors[n] = hn::Set(DF(), q[(Pass::kFirst + i) * kQueries + n]);
+  for (int v = 0; v < kVecs; v++)
+    AddCode<i>(pass, Pass::Keys::template Field<0>(Block<kVecs>::At(lines, v)), factors, v, sums);
+  if constexpr (i + 1 < Pass::kCount) CodeByCode<Pass, kQueries, kVecs, i + 1>(pass, lines, q, sums);
+}
+
+// The same of field k and those after it, but each vector for both codes of the pass: fields are joined from
+// two words, once.
+template <class Pass, int kQueries, int kVecs, int k = 0>
+HWY_INLINE void VectorByVector(const Pass& pass, const std::byte* const* lines, const float* q,
+                               VF (&sums)[kQueries][kVecs]) {
+  using Keys = typename Pass::Keys;
+  static_assert(Pass::kCount == 2);
+  VF first[kQueries], second[kQueries];
+  LoadFactors<Pass::kFirst>(q, first);
+  LoadFactors<Pass::kFirst + 1>(q, second);
   WINDROW_UNROLL
   for (int v = 0; v < kVecs; v++) {
-    const VF codes = pass.template Get<i>(Block<kVecs>::At(lines, v), k);
-    WINDROW_UNROLL
-    for (int n = 0; n < kQueries; n++) {
-      sums[n][v] = hn::MulAdd(codes, factors[n], sums[n][v]);
-      WINDROW_IN_REGISTER(sums[n][v]);
-    }
+    const VU field = Keys::template Field<k>(Block<kVecs>::At(lines, v));
+    AddCode<0>(pass, field, first, v, sums);
+    AddCode<1>(pass, field, second, v, sums);
   }
-  if constexpr (i + 1 < Pass::kCount) Accumulate<Pass, kQueries, kVecs, i + 1>(pass, lines, k, q, sums);
+  if constexpr (k + 1 < Keys::kFields) {
+    VectorByVector<Pass, kQueries, kVecs, k + 1>(pass, lines, q + Keys::kCodes * kQueries, sums);
+  }
 }
 
 // The tiles of a block of vectors, each with what lies as far into the tile that goes with it.
@@ -68,7 +100,7 @@ struct Lines {
 template <class Pass, int kTiles>
 HWY_INLINE void FetchAt(const Lines<kTiles>& lines, int unit) {
   using Keys = typename Pass::Keys;
-  constexpr int kPasses = (Keys::kCodes + kPassCodes - 1) / kPassCodes, kPass = Pass::kFirst / kPassCodes;
+  constexpr int kPasses = Keys::kCodes / Keys::kPassCodes, kPass = Pass::kFirst / Keys::kPassCodes;
   constexpr int kTilesAPass = HWY_MAX(1, kTiles / kPasses), kPassesATile = HWY_MAX(1, kPasses / kTiles);
   constexpr int kFirstTile = kPass / kPassesATile * kTilesAPass;
   if (kPassesATile > 1 && unit % kPassesATile != kPass % kPassesATile) return;
@@ -87,9 +119,12 @@ HWY_INLINE void RunPass(Lines<Block<kVecs>::kTiles> lines, int units, const floa
   const Pass pass;
   for (int unit = 0; unit < units; unit++) {
     if constexpr (kFetch) FetchAt<Pass>(lines, unit);
-    for (int k = 0; k < Keys::kFields; k++, q += Keys::kCodes * kQueries) {
-      Accumulate<Pass, kQueries, kVecs>(pass, lines.at, k, q, sums);
+    if constexpr (Keys::kFieldBits == 32) {
+      CodeByCode<Pass>(pass, lines.at, q, sums);
+    } else {
+      VectorByVector<Pass>(pass, lines.at, q, sums);
     }
+    q += Keys::kFields * Keys::kCodes * kQueries;
     lines.Step(Keys::kWords);
   }
 }

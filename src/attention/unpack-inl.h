@@ -110,26 +110,26 @@ HWY_INLINE ScaleBias LoadParams(const std::byte* params, DType type, int group) 
 }
 
 // Keys: a unit is kFields fields of kCodes dims, in kWords lines of a tile. A Pass<kFirst> takes kCount codes
-// of each field, from code kFirst on: Get<i> is code kFirst + i of field k, times 2^key_shift, for one
-// vector's positions, `line` pointing at its lanes in the unit's first line.
-inline constexpr int kPassCodes = 2;
+// of each field, from code kFirst on. Field<k> is field k, and anything above it, for one vector's positions,
+// `line` pointing at its lanes in the unit's first line; Get<i> is its code kFirst + i, times 2^key_shift.
 
 template <int kBits>
 struct AffineKeys {
   static constexpr bool kAffine = true;
   static constexpr int kCodes = key_field_codes(kBits);
+  static constexpr int kPassCodes = 2;
   static constexpr int kFieldBits = kCodes * kBits;  // 32, or 24 (3 and 6 bits) or 20 (5 bits)
   static constexpr int kFields = kFieldBits == 32 ? 1 : kFieldBits == 24 ? 4 : 8;
   static constexpr int kWords = kFields * kFieldBits / 32;
 
-  static HWY_INLINE VU Field(const std::byte* line, int k) {
-    if constexpr (kFieldBits == 32) return LoadWords(line);
-    const int bit = k * kFieldBits % 32, word = k * kFieldBits / 32;
-    // The field may go on in the next word; of the unit's last word it does not.
-    const int next = HWY_MIN(word + 1, kWords - 1);
-    const VU low = hn::ShiftRightSame(LoadWords(line + word * 64), bit);
-    const VU high = hn::ShiftLeftSame(hn::ShiftLeft<1>(LoadWords(line + next * 64)), 31 - bit);
-    return hn::Or(low, high);
+  template <int k>
+  static HWY_INLINE VU Field(const std::byte* line) {
+    constexpr int kBit = k * kFieldBits % 32, kWord = k * kFieldBits / 32;
+    const VU word = LoadWords(line + kWord * 64);
+    if constexpr (kBit == 0) return word;
+    if constexpr (kBit + kFieldBits <= 32) return hn::ShiftRight<kBit>(word);
+    return hn::Or(hn::ShiftRight<kBit>(word),
+                  hn::ShiftLeft<(32 - kBit) % 32>(LoadWords(line + kWord * 64 + 64)));
   }
 
   template <int kFirstCode>
@@ -147,8 +147,7 @@ struct AffineKeys {
       }
     }
     template <int i>
-    HWY_INLINE VF Get(const std::byte* line, int k) const {
-      VU field = Field(line, k);
+    HWY_INLINE VF Get(VU field) const {
       if constexpr ((kFirst + i + 1) * kBits == 32) {
         field = hn::ShiftRight<32 - kBits>(field);
       } else {
@@ -163,8 +162,15 @@ template <DType kType>
 struct PlainKeys {
   static constexpr bool kAffine = false;
   static constexpr int kCodes = kType == DType::kF32 ? 1 : 2;
+  static constexpr int kPassCodes = kCodes;
+  static constexpr int kFieldBits = 32;
   static constexpr int kFields = 1;
   static constexpr int kWords = 1;
+
+  template <int k>
+  static HWY_INLINE VU Field(const std::byte* line) {
+    return LoadWords(line);
+  }
 
   template <int kFirstCode>
   struct Pass {
@@ -172,8 +178,7 @@ struct PlainKeys {
     static constexpr int kFirst = kFirstCode;
     static constexpr int kCount = kCodes;
     template <int i>
-    HWY_INLINE VF Get(const std::byte* line, int) const {
-      const VU field = LoadWords(line);
+    HWY_INLINE VF Get(VU field) const {
       if constexpr (kType == DType::kF32) return hn::BitCast(DF(), field);
       if constexpr (i == 0) return LowNumber<kType>(field);
       return HighNumber<kType>(field);
