@@ -10,6 +10,10 @@ function(windrow_configure target)
   if(WINDROW_SANITIZE)
     string(APPEND disabled "|HWY_AVX3|HWY_SSE4")
   endif()
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "arm|aarch64")
+    # Vectors whose size is known when the code runs only: kernels keep arrays of vectors.
+    string(APPEND disabled "|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128")
+  endif()
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror=return-type
