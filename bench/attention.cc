@@ -218,6 +218,11 @@ int run(const Flags& flags) {
   const windrow::internal::Kernels kernels = windrow::internal::select_kernels();
   Probes probes(*pool);
   fmt::print("{}, {} threads, cold, medians of {} rounds\n", kernels.target, flags.threads, flags.rounds);
+  const double bf16 = bf16_flops_per_second(*pool);
+  fmt::print("read {:.1f} GB/s, f32 fma {:.0f} Gflop/s, int8 {:.0f} Gop/s, bf16 dot {}\n",
+             read_bytes_per_second(*pool) / 1e9, fma_flops_per_second(*pool) / 1e9,
+             int8_ops_per_second(*pool) / 1e9,
+             bf16 > 0 ? fmt::format("{:.0f} Gflop/s", bf16 / 1e9) : "none here");
   std::vector<Outcome> results;
   for (const Case& c : all_cases()) {
     if (c.name.find(flags.filter) == std::string::npos) continue;

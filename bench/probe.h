@@ -102,9 +102,80 @@ __attribute__((target("avx512f"))) inline double fma_avx512(long rounds) {
   return static_cast<double>(rounds) * kFmaChains * 16 * 2;
 }
 
+// Products of bytes and sums of pairs of them, saturating, and the sum that follows: AVX2's way.
+__attribute__((target("avx2"))) inline double int8_avx2(long rounds) {
+  __m256i chain[kFmaChains] = {};
+  __m256i codes = _mm256_set1_epi8(7);
+  const __m256i limbs = _mm256_set1_epi8(3);
+  for (long i = 0; i < rounds; i++) {
+    WINDROW_PROBE_UNROLL
+    for (int j = 0; j < kFmaChains; j++) {
+      chain[j] = _mm256_add_epi16(chain[j], _mm256_maddubs_epi16(codes, limbs));
+      asm volatile("" : "+x"(codes));
+    }
+  }
+  for (const __m256i& c : chain) keep(c);
+  return static_cast<double>(rounds) * kFmaChains * 32 * 2;
+}
+
+__attribute__((target("avx512f,avx512vnni"))) inline double int8_vnni(long rounds) {
+  __m512i chain[kFmaChains] = {};
+  __m512i codes = _mm512_set1_epi32(0x07070707);
+  const __m512i limbs = _mm512_set1_epi32(0x03030303);
+  for (long i = 0; i < rounds; i++) {
+    WINDROW_PROBE_UNROLL
+    for (int j = 0; j < kFmaChains; j++) chain[j] = _mm512_dpbusd_epi32(chain[j], codes, limbs);
+    asm volatile("" : "+v"(codes));
+  }
+  for (const __m512i& c : chain) keep(c);
+  return static_cast<double>(rounds) * kFmaChains * 64 * 2;
+}
+
+__attribute__((target("avx512f,avx512bf16"))) inline double bf16_avx512(long rounds) {
+  __m512 chain[kFmaChains] = {};
+  __m512i bits = _mm512_set1_epi32(0x3f803f80);
+  for (long i = 0; i < rounds; i++) {
+    WINDROW_PROBE_UNROLL
+    for (int j = 0; j < kFmaChains; j++) {
+      chain[j] =
+          _mm512_dpbf16_ps(chain[j], reinterpret_cast<__m512bh>(bits), reinterpret_cast<__m512bh>(bits));
+    }
+    asm volatile("" : "+v"(bits));
+  }
+  for (const __m512& c : chain) keep(c);
+  return static_cast<double>(rounds) * kFmaChains * 32 * 2;
+}
+
 #undef WINDROW_PROBE_UNROLL
 
+// Operations a second of `probe(rounds)`, all threads; best of a few.
+template <typename Probe>
+double rate_of(ThreadPool& pool, const Probe& probe) {
+  constexpr long kRounds = 400000;
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  double best = 0;
+  for (int i = 0; i < 3; i++) {
+    std::vector<double> done(threads);
+    const double start = now();
+    pool.parallel_for(threads, [&](std::size_t task, int) { done[task] = probe(kRounds); });
+    double sum = 0;
+    for (const double d : done) sum += d;
+    best = std::max(best, sum / (now() - start));
+  }
+  return best;
+}
+
 }  // namespace internal
+
+// Operations a second of the other units, for information: products of bytes with sums (VNNI, or AVX2's pair
+// of instructions), and of bf16 pairs (0: this machine has none).
+inline double int8_ops_per_second(ThreadPool& pool) {
+  return internal::rate_of(pool,
+                           __builtin_cpu_supports("avx512vnni") ? internal::int8_vnni : internal::int8_avx2);
+}
+inline double bf16_flops_per_second(ThreadPool& pool) {
+  return __builtin_cpu_supports("avx512bf16") ? internal::rate_of(pool, internal::bf16_avx512) : 0;
+}
 
 // Needs AVX2, as every x86 machine worth a benchmark has; 0 without.
 inline bool probes_supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
