@@ -23,14 +23,12 @@
 #endif
 #endif
 // Keeps a vector in a register across a loop: compilers else make constants anew, or load them, each time.
-#ifndef WINDROW_IN_REGISTER
-#if HWY_ARCH_X86 && defined(__GNUC__) && defined(__OPTIMIZE__)
+#undef WINDROW_IN_REGISTER
+#if HWY_ARCH_X86 && defined(__GNUC__) && defined(__OPTIMIZE__) && HWY_TARGET != HWY_EMU128
 #define WINDROW_IN_REGISTER(v) asm("" : "+v"((v).raw))
 #else
 #define WINDROW_IN_REGISTER(v) static_cast<void>(v)
 #endif
-#endif
-
 // Whether Highway converts f16 by an instruction, of which infinities and NaN come out right too.
 #undef WINDROW_HAS_F16
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
