@@ -7,7 +7,7 @@
 #define HWY_TARGET_INCLUDE "attention/values.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.
-#include "attention/unpack-inl.h"
+#include "attention/unpack_values-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
