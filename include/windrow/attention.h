@@ -59,8 +59,7 @@ class WINDROW_API AttentionKernels {
   static Result<AttentionKernels> select(const StatePlan& plan);
 
   // The capability table {instruction set, codecs, head dims, kind} -> kernel, for group 0 <= g <
-  // plan.group_count(). Of a delayed group: for its own codecs; its first ones have kernels of the same
-  // kinds.
+  // plan.group_count(). The name is of the group's own codecs, `slow` also of those that it begins with.
   AttentionKernel kernel(int g, ReadKind kind) const;
 
   // As attend_reference, in f32, within 2e-5 of the largest |out| of a call (measured: 4e-7 .. 8e-6).

@@ -20,9 +20,10 @@ struct Plan {
   float* states = nullptr;   // of these, in order
   std::size_t state_floats = 0;
 
-  // Which share blocks [begin, end) of a task belong to.
+  // Which of the equal parts of the work a piece of it belongs to: the one that its middle lies in. Grows
+  // with `before`, so every share is a contiguous run of pieces.
   int share_of(std::int64_t before, std::int64_t cost) const {
-    return internal::share_of(before, cost, total, shares);
+    return static_cast<int>((2 * before + cost) * shares / (2 * total));
   }
 };
 
@@ -34,6 +35,18 @@ void for_each_task(const KvRead& read, int heads_per_kv, const Visit& visit) {
     const BlockWalk walk(read, tasks.task());
     const std::int64_t cost = cost_of(tasks.task(), walk.tiles());
     if (!visit(tasks.task(), walk, before, cost)) return;
+    before += cost;
+  }
+}
+
+// Calls visit(begin, end, share) for every segment of a task, blocks [begin, end).
+template <class Visit>
+void for_each_segment(const Plan& plan, const Task& task, const BlockWalk& walk, std::int64_t before,
+                      const Visit& visit) {
+  for (int b = 0, end; b < walk.blocks(); b = end) {
+    end = walk.segment_end(b);
+    const std::int64_t cost = cost_of(task, walk.tiles(b, end));
+    visit(b, end, plan.share_of(before, cost));
     before += cost;
   }
 }
@@ -51,13 +64,11 @@ Cut cut_of(const Plan& plan, const Task& task, const BlockWalk& walk, std::int64
     return {share, share, 1};
   }
   Cut cut;
-  for (int b = 0, end; b < walk.blocks(); b = end, cut.segments++) {
-    end = walk.segment_end(b);
-    const std::int64_t part = cost_of(task, walk.tiles(b, end));
-    cut.last = plan.share_of(before, part);
-    if (b == 0) cut.first = cut.last;
-    before += part;
-  }
+  for_each_segment(plan, task, walk, before, [&](int begin, int, int share) {
+    if (begin == 0) cut.first = share;
+    cut.last = share;
+    cut.segments++;
+  });
   return cut;
 }
 
@@ -74,15 +85,13 @@ void for_each_piece(const KvRead& read, const Plan& plan, int share, const Visit
                     return true;
                   }
                   Piece piece{task, 0, 0, nullptr};
-                  for (int b = 0, end; b < walk.blocks(); b = end, states += plan.state_floats) {
-                    end = walk.segment_end(b);
-                    const std::int64_t part = cost_of(task, walk.tiles(b, end));
-                    if (plan.share_of(before, part) == share) {
-                      if (piece.states == nullptr) piece = {task, b, end, states};
+                  for_each_segment(plan, task, walk, before, [&](int begin, int end, int its) {
+                    if (its == share) {
+                      if (piece.states == nullptr) piece = {task, begin, end, states};
                       piece.end = end;
                     }
-                    before += part;
-                  }
+                    states += plan.state_floats;
+                  });
                   if (piece.states != nullptr) visit(piece);
                   return true;
                 });

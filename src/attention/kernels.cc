@@ -41,8 +41,12 @@ Status check_codec(int group, const char* what, const Codec& codec, int dim) {
   return {};
 }
 
-// Whether the kernels convert f16 for every number.
-bool uses_f16(const Codec& codec) { return !codec.is_affine() && codec.input() == DType::kF16; }
+// Whether the kernels convert f16 for every number of some storage of the group.
+bool uses_f16(const AttentionGroup& group) {
+  const auto is_f16 = [](const Codec& codec) { return codec == Codec::f16(); };
+  return is_f16(group.keys) || is_f16(group.values) ||
+         (group.delayed && (is_f16(group.delayed->keys) || is_f16(group.delayed->values)));
+}
 
 // Whether a storage of a read holds what the group's plan says: its codecs, or those it delays them by.
 bool holds(const AttentionGroup& group, const BlockLayout& layout) {
@@ -132,7 +136,7 @@ AttentionKernel AttentionKernels::kernel(int g, ReadKind kind) const {
     kernel.slow =
         fmt::format("pages of {} positions are copied together first; {} and more are read in place",
                     impl_->plan.page_tokens(), kTile);
-  } else if (!impl_->kernels.converts_f16 && (uses_f16(group.keys) || uses_f16(group.values))) {
+  } else if (!impl_->kernels.converts_f16 && uses_f16(group)) {
     kernel.slow = fmt::format("{} has no instruction that converts f16", impl_->target);
   }
   return kernel;

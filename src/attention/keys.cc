@@ -224,18 +224,11 @@ HWY_NOINLINE void ScoreQueries(const KeyPass& pass, int query, bool fetch) {
 template <class Keys>
 void Score(const KeyPass& pass) {
   bool fetch = true;
-  for (int query = 0, panel; query < pass.query_end; query += panel) {
-    panel = PanelQueries(pass.queries - query);
-    if (query + panel <= pass.query_begin) continue;
-    if (panel == 1) {
-      ScoreQueries<Keys, 1>(pass, query, fetch);
-    } else if (panel == 2) {
-      ScoreQueries<Keys, HWY_MIN(2, kMaxPanel)>(pass, query, fetch);
-    } else {
-      ScoreQueries<Keys, kMaxPanel>(pass, query, fetch);
-    }
+  ForEachPanel(pass.queries, [&]<int kQueries>(int query) {
+    if (query + kQueries <= pass.query_begin || query >= pass.query_end) return;
+    ScoreQueries<Keys, kQueries>(pass, query, fetch);
     fetch = false;
-  }
+  });
 }
 
 void Select(Kernels& kernels) {

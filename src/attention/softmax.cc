@@ -72,16 +72,9 @@ void PackQueries(const float* const* q, int queries, int head_dim, int group, co
       *sums++ = hn::GetLane(hn::SumOfLanes(df, sum));
     }
   }
-  for (int i = 0, panel; i < queries; i += panel, panels += panel * head_dim) {
-    panel = PanelQueries(queries - i);
-    if (panel == 1) {
-      PackPanel<1>(q + i, head_dim, fold, panels);
-    } else if (panel == 2) {
-      PackPanel<HWY_MIN(2, kMaxPanel)>(q + i, head_dim, fold, panels);
-    } else {
-      PackPanel<kMaxPanel>(q + i, head_dim, fold, panels);
-    }
-  }
+  ForEachPanel(queries, [&]<int kQueries>(int i) {
+    PackPanel<kQueries>(q + i, head_dim, fold, panels + i * head_dim);
+  });
 }
 
 void BeginSoftmax(SoftmaxState& state) {
@@ -195,21 +188,13 @@ HWY_INLINE void WeighTile(const WeighPass& pass, int group, int first, VF (&sums
 template <DType kType>
 void WeighTiles(const WeighPass& pass) {
   const DF df;
-  const int first = pass.begin / kTile * kTile, last = (pass.end - 1) / kTile * kTile;
-  const bool first_masked = first<pass.begin, last_masked = last + kTile> pass.end;
   for (int g = 0; g < pass.groups; g++) {
     float* const mix_bias = pass.mix_bias + g * kTile;
     VF sums[kVectors];  // a position's lane of its tile is its own
     WINDROW_UNROLL
     for (int v = 0; v < kVectors; v++) sums[v] = hn::LoadU(df, mix_bias + v * kLanes);
-    int p = first;
-    if (first_masked || first == last) {
-      WeighTile<kType, true>(pass, g, p, sums);
-      p += kTile;
-    }
-    for (; p < last; p += kTile) WeighTile<kType, false>(pass, g, p, sums);
-    if (p == last) {
-      if (last_masked) {
+    for (int p = pass.begin / kTile * kTile; p < pass.end; p += kTile) {
+      if (p < pass.begin || p + kTile > pass.end) {
         WeighTile<kType, true>(pass, g, p, sums);
       } else {
         WeighTile<kType, false>(pass, g, p, sums);

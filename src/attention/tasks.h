@@ -163,10 +163,4 @@ inline std::int64_t cost_of(const Task& task, int tiles) {
   return std::int64_t{tiles} * (task.tokens() * task.heads() + 1);
 }
 
-// Which of `shares` equal parts of the work a task belongs to: the one that its middle lies in.
-// Grows with `before`, so every share is a contiguous run of tasks.
-inline int share_of(std::int64_t before, std::int64_t cost, std::int64_t total, int shares) {
-  return static_cast<int>((2 * before + cost) * shares / (2 * total));
-}
-
 }  // namespace windrow::internal

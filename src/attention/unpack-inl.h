@@ -57,7 +57,18 @@ inline constexpr int kSums = kLanes == 16 ? 16 : kLanes == 1 ? 4 : 8;
 // Queries that share unpacked codes in registers: panels of kMaxPanel while there are as many, then of 2 and
 // of 1. Four with 4 lanes are more sums than SSE has registers for, and one lane gains nothing.
 inline constexpr int kMaxPanel = kLanes == 1 ? 1 : kLanes == 4 ? 2 : 4;
-HWY_INLINE int PanelQueries(int left) { return left >= kMaxPanel ? kMaxPanel : left >= 2 ? 2 : 1; }
+// Calls body.operator()<queries of the panel>(its first query) for each of them.
+template <class Body>
+HWY_INLINE void ForEachPanel(int queries, const Body& body) {
+  int query = 0;
+  for (; query + kMaxPanel <= queries; query += kMaxPanel) body.template operator()<kMaxPanel>(query);
+  if constexpr (kMaxPanel > 2) {
+    for (; query + 2 <= queries; query += 2) body.template operator()<2>(query);
+  }
+  if constexpr (kMaxPanel > 1) {
+    if (query < queries) body.template operator()<1>(query);
+  }
+}
 
 // f16 bits in the low half of each lane (the high half 0), exact, infinities and NaN too. Where no
 // instruction does it: shifted into place the number is 2^-112 of its value, denormals included.

@@ -19,7 +19,9 @@ namespace windrow::internal::HWY_NAMESPACE {
 
 // Values: vectors of a position's dims in order. A Chunk<kVecs, kTop> unpacks kVecs of them, whose first is
 // a multiple of kVecs or of kVectors: Get<v> is code * 2^value_shift of vector v, `at` pointing Offset(first)
-// bytes into the position's codes. kTop: has_top(first), whether some code lies at a word's top.
+// bytes into the position's codes. kTop: HasTop(first), whether some code lies at a word's top; where that is
+// so for every chunk, or means nothing, AlwaysTop.
+
 // n words as lanes, again and again where there are fewer than lanes.
 template <int n>
 HWY_INLINE VU LoadRepeated(const std::byte* at) {
@@ -47,8 +49,8 @@ struct SliceTable {
   static constexpr int kSlots = 32 / kBits;
   static constexpr int kUnitVecs = kSlice * kSlots / kLanes;
   static constexpr int kTopVecs = HWY_MAX(1, kSlice / kLanes);  // the last ones of a unit
-  alignas(64) std::uint32_t masks[kUnitVecs][HWY_MAX(kLanes, 1)] = {};
-  alignas(64) std::uint32_t shifts[HWY_MAX(kLanes, 1)] = {};
+  alignas(64) std::uint32_t masks[kUnitVecs][kLanes] = {};
+  alignas(64) std::uint32_t shifts[kLanes] = {};
 
   constexpr SliceTable() {
     for (int v = 0; v < kUnitVecs; v++) {
@@ -136,14 +138,17 @@ struct PickTable {
 template <int kBits>
 inline constexpr PickTable<kBits> kPick{};
 
-// Codes in the record's order. Reads up to 15 bytes past them: the params of a block stand behind its codes.
-template <int kBits>
-struct PickedValues {
+// What is not sliced has one kind of chunk.
+struct Unsliced {
   template <int kVecs>
   static constexpr bool AlwaysTop() {
     return true;
   }
+};
 
+// Codes in the record's order. Reads up to 15 bytes past them: the params of a block stand behind its codes.
+template <int kBits>
+struct PickedValues : Unsliced {
   template <int kVecs, bool kTop>
   struct Chunk {
     HWY_INLINE explicit Chunk(int) {}
@@ -172,12 +177,7 @@ struct PickedValues {
 };
 
 template <DType kType>
-struct PlainValues {
-  template <int kVecs>
-  static constexpr bool AlwaysTop() {
-    return true;
-  }
-
+struct PlainValues : Unsliced {
   template <int kVecs, bool kTop>
   struct Chunk {
     HWY_INLINE explicit Chunk(int) {}

@@ -107,13 +107,13 @@ HWY_INLINE void MixUnits(const ValuePass& pass, int query, int first) {
   for (; first + kUnits <= units; first += kUnits) {
     // Every chunk asks for its share of the code lines that go with a tile.
     const Share fetch{first * lines / units, (first + kUnits) * lines / units};
-    if constexpr (Values::template AlwaysTop<kUnits * kVectors>()) {
-      MixChunk<Values, kQueries, kUnits, true>(pass, query, first, fetch);
-    } else if (Values::template HasTop<kUnits * kVectors>(first * kVectors)) {
-      MixChunk<Values, kQueries, kUnits, true>(pass, query, first, fetch);
-    } else {
-      MixChunk<Values, kQueries, kUnits, false>(pass, query, first, fetch);
+    if constexpr (!Values::template AlwaysTop<kUnits * kVectors>()) {
+      if (!Values::template HasTop<kUnits * kVectors>(first * kVectors)) {
+        MixChunk<Values, kQueries, kUnits, false>(pass, query, first, fetch);
+        continue;
+      }
     }
+    MixChunk<Values, kQueries, kUnits, true>(pass, query, first, fetch);
   }
   if constexpr (kUnits > 1) {
     if (first < units) MixUnits<Values, kQueries, kUnits / 2>(pass, query, first);
@@ -130,16 +130,7 @@ void Mix(const ValuePass& pass) {
   for (int tile = pass.prefetch->begin; tile < pass.prefetch->end; tile++) {
     PrefetchParams(*pass.prefetch, tile);
   }
-  for (int query = 0, panel; query < pass.queries; query += panel) {
-    panel = PanelQueries(pass.queries - query);
-    if (panel == 1) {
-      MixQueries<Values, 1>(pass, query);
-    } else if (panel == 2) {
-      MixQueries<Values, HWY_MIN(2, kMaxPanel)>(pass, query);
-    } else {
-      MixQueries<Values, kMaxPanel>(pass, query);
-    }
-  }
+  ForEachPanel(pass.queries, [&]<int kQueries>(int query) { MixQueries<Values, kQueries>(pass, query); });
 }
 
 void Select(Kernels& kernels) {

@@ -118,15 +118,17 @@ void store_vector(const SideLayout& side, std::byte* block, int position, const 
   copy_part<const std::uint32_t>({p, 1}, params_of(side, side.param_words(block), position), params);
 }
 
-void prefetch_store(const SideLayout& side, std::byte* block, int position) {
+void prefetch_store(const BlockLayout& layout, std::byte* block, int position) {
   // Every kLineBytes of what the position's words span.
   const auto ask = [](Part<std::uint32_t> part, int words) {
     const std::size_t a_line = std::max<std::size_t>(1, kLineBytes / sizeof(std::uint32_t) / part.stride);
     for (std::size_t w = 0; w < static_cast<std::size_t>(words); w += a_line)
       __builtin_prefetch(part.first + w * part.stride, 1);
   };
-  ask(codes_of(side, side.codes(block), position), side.words);
-  ask(params_of(side, side.param_words(block), position), side.params);
+  for (const SideLayout* side : {&layout.keys, &layout.values}) {
+    ask(codes_of(*side, side->codes(block), position), side->words);
+    ask(params_of(*side, side->param_words(block), position), side->params);
+  }
 }
 
 }  // namespace windrow

@@ -100,7 +100,8 @@ void copy_record(const SideLayout& from_side, const std::byte* from, int from_po
 // allocates nothing and reads nothing of the block. `values` holds head_dim numbers at any alignment.
 void store_vector(const SideLayout& side, std::byte* block, int position, const float* values);
 
-// Asks for the lines that store_vector will write: to be called while another vector is stored.
-void prefetch_store(const SideLayout& side, std::byte* block, int position);
+// Asks for the lines that storing both vectors of a position will write: to be called while others are
+// stored.
+void prefetch_store(const BlockLayout& layout, std::byte* block, int position);
 
 }  // namespace windrow

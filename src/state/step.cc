@@ -116,12 +116,9 @@ Status Step::append(int layer, FloatArray keys, FloatArray values) try {
       const std::int32_t slot = row.length + t - view.row_offsets[r];
       const std::int32_t in_page = store.table(row.storage, place.group).in_page(slot);
       std::byte* block = view.block(row, slot, place.slot, 0);
-      for (const SideLayout* side : {&layout.keys, &layout.values}) prefetch_store(*side, block, in_page);
+      prefetch_store(layout, block, in_page);
       for (std::size_t h = 0; h < heads; h++, block += layout.bytes) {
-        if (h + 1 < heads) {
-          for (const SideLayout* side : {&layout.keys, &layout.values})
-            prefetch_store(*side, block + layout.bytes, in_page);
-        }
+        if (h + 1 < heads) prefetch_store(layout, block + layout.bytes, in_page);
         store_vector(layout.keys, block, in_page, k.vector(static_cast<std::size_t>(t), h, scratch));
         store_vector(layout.values, block, in_page, v.vector(static_cast<std::size_t>(t), h, scratch));
       }
