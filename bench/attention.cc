@@ -10,12 +10,10 @@
 // `./dev bench attention` draws docs/img/attention.svg; docs/performance.md explains the figures.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 

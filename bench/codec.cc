@@ -58,14 +58,10 @@ double seconds_a_token(const Case& c, bool cold, const Store& store) {
     for (std::size_t t = 0; t < tokens; t++) {
       const std::size_t row = cold ? t : 0;
       if (!cold) position = static_cast<int>(t % kPageTokens);
-      const auto ask = [&](std::size_t block) {  // as Step::append does
-        for (const SideLayout* side : {&c.layout.keys, &c.layout.values})
-          prefetch_store(*side, c.block(block), position);
-      };
-      ask(row * kKvHeads);
+      prefetch_store(c.layout, c.block(row * kKvHeads), position);  // as Step::append does
       for (int head = 0; head < kKvHeads; head++) {
         std::byte* block = c.block(row * kKvHeads + static_cast<std::size_t>(head));
-        if (head + 1 < kKvHeads) ask(row * kKvHeads + static_cast<std::size_t>(head) + 1);
+        if (head + 1 < kKvHeads) prefetch_store(c.layout, block + c.layout.bytes, position);
         store(c.layout.keys, block, position, c.vector(head, true));
         store(c.layout.values, block, position, c.vector(head, false));
       }

@@ -148,21 +148,33 @@ __attribute__((target("avx512f,avx512bf16"))) inline double bf16_avx512(long rou
 
 #undef WINDROW_PROBE_UNROLL
 
-// Operations a second of `probe(rounds)`, all threads; best of a few.
+// Operations a second of probe(rounds), which says how many it did; all threads.
 template <typename Probe>
-double rate_of(ThreadPool& pool, const Probe& probe) {
-  constexpr long kRounds = 400000;
+double rate_of(ThreadPool& pool, long rounds, const Probe& probe) {
   const auto threads = static_cast<std::size_t>(pool.threads());
+  std::vector<double> done(threads);
+  const double start = now();
+  pool.parallel_for(threads, [&](std::size_t task, int) { done[task] = probe(rounds); });
+  double sum = 0;
+  for (const double d : done) sum += d;
+  return sum / (now() - start);
+}
+template <typename Probe>
+double best_rate_of(ThreadPool& pool, int repeats, const Probe& probe) {
   double best = 0;
-  for (int i = 0; i < 3; i++) {
-    std::vector<double> done(threads);
-    const double start = now();
-    pool.parallel_for(threads, [&](std::size_t task, int) { done[task] = probe(kRounds); });
-    double sum = 0;
-    for (const double d : done) sum += d;
-    best = std::max(best, sum / (now() - start));
-  }
+  for (int i = 0; i < repeats; i++) best = std::max(best, rate_of(pool, 400000, probe));
   return best;
+}
+
+inline auto widest_fma() { return __builtin_cpu_supports("avx512f") ? fma_avx512 : fma_avx2; }
+
+// Bytes a second of reading from `data` on, a share a thread.
+inline double read_rate(ThreadPool& pool, const std::byte* data, std::size_t bytes) {
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  const std::size_t share = bytes / threads / 512 * 512;
+  const double start = now();
+  pool.parallel_for(threads, [&](std::size_t task, int) { read_lines(data + task * share, share); });
+  return static_cast<double>(share * threads) / (now() - start);
 }
 
 }  // namespace internal
@@ -170,11 +182,11 @@ double rate_of(ThreadPool& pool, const Probe& probe) {
 // Operations a second of the other units, for information: products of bytes with sums (VNNI, or AVX2's pair
 // of instructions), and of bf16 pairs (0: this machine has none).
 inline double int8_ops_per_second(ThreadPool& pool) {
-  return internal::rate_of(pool,
-                           __builtin_cpu_supports("avx512vnni") ? internal::int8_vnni : internal::int8_avx2);
+  return internal::best_rate_of(
+      pool, 3, __builtin_cpu_supports("avx512vnni") ? internal::int8_vnni : internal::int8_avx2);
 }
 inline double bf16_flops_per_second(ThreadPool& pool) {
-  return __builtin_cpu_supports("avx512bf16") ? internal::rate_of(pool, internal::bf16_avx512) : 0;
+  return __builtin_cpu_supports("avx512bf16") ? internal::best_rate_of(pool, 3, internal::bf16_avx512) : 0;
 }
 
 // Needs AVX2, as every x86 machine worth a benchmark has; 0 without.
@@ -189,35 +201,14 @@ inline double read_bytes_per_second(ThreadPool& pool, int repeats = 3) {
     std::memset(arena.data(), 1, kBytes);
     return arena;
   }();
-  const std::size_t threads = static_cast<std::size_t>(pool.threads()), share = kBytes / threads / 512 * 512;
   double best = 0;
-  for (int i = 0; i < repeats; i++) {
-    const double start = now();
-    pool.parallel_for(
-        threads, [&](std::size_t task, int) { internal::read_lines(buffer.data() + task * share, share); });
-    best = std::max(best, static_cast<double>(share * threads) / (now() - start));
-  }
+  for (int i = 0; i < repeats; i++) best = std::max(best, internal::read_rate(pool, buffer.data(), kBytes));
   return best;
 }
 
 // Flops a second of independent f32 fused multiply-adds in registers, all threads; best of `repeats`.
 inline double fma_flops_per_second(ThreadPool& pool, int repeats = 3) {
-  constexpr long kRounds = 400000;
-  if (!probes_supported()) return 0;
-  const bool wide = __builtin_cpu_supports("avx512f");
-  const std::size_t threads = static_cast<std::size_t>(pool.threads());
-  double best = 0;
-  for (int i = 0; i < repeats; i++) {
-    std::vector<double> flops(threads);
-    const double start = now();
-    pool.parallel_for(threads, [&](std::size_t task, int) {
-      flops[task] = wide ? internal::fma_avx512(kRounds) : internal::fma_avx2(kRounds);
-    });
-    double sum = 0;
-    for (const double f : flops) sum += f;
-    best = std::max(best, sum / (now() - start));
-  }
-  return best;
+  return probes_supported() ? internal::best_rate_of(pool, repeats, internal::widest_fma()) : 0;
 }
 
 // What the machine can do at a moment.
@@ -238,24 +229,10 @@ class Probes {
   }
 
   Rates now() {
-    const auto threads = static_cast<std::size_t>(pool_.threads());
-    const std::size_t share = kChunk / threads / 512 * 512;
     const std::byte* from = buffer_.data() + at_;
     at_ = (at_ + kChunk) % kBuffer;
-    double start = bench::now();
-    pool_.parallel_for(threads,
-                       [&](std::size_t task, int) { internal::read_lines(from + task * share, share); });
-    Rates rates;
-    rates.read = static_cast<double>(share * threads) / (bench::now() - start);
-    const bool wide = __builtin_cpu_supports("avx512f");
-    std::vector<double> flops(threads);
-    start = bench::now();
-    pool_.parallel_for(threads, [&](std::size_t task, int) {
-      flops[task] = wide ? internal::fma_avx512(kRounds) : internal::fma_avx2(kRounds);
-    });
-    for (const double f : flops) rates.fma += f;
-    rates.fma /= bench::now() - start;
-    return rates;
+    const double read = internal::read_rate(pool_, from, kChunk);
+    return {read, internal::rate_of(pool_, kRounds, internal::widest_fma())};
   }
 
  private:
