@@ -25,15 +25,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "windrow/codec.h"
+#include "windrow/compute.h"
 #include "windrow/dtype.h"
 #include "windrow/export.h"
 #include "windrow/plan.h"
+#include "windrow/recurrent.h"
 #include "windrow/status.h"
 #include "windrow/store.h"
 #include "windrow/threads.h"
@@ -50,11 +53,13 @@ struct KvChoice {
       : sliding_keys(all), sliding_values(all), full_keys(all), full_values(all) {}
 };
 
-// The state that one attention layer needs.
+// The state that one layer needs.
 struct LayerShape {
   int window = kFullWindow;  // W, or kFullWindow
   int kv_heads = 0;
   int head_dim = 0;
+  int donor = -1;  // the earlier layer whose keys and values this one attends over (KV sharing); -1: its own
+  std::optional<RecurrentShape> recurrent = {};  // of a layer without attention: then the rest is unused
   friend bool operator==(const LayerShape&, const LayerShape&) = default;
 };
 
@@ -86,6 +91,8 @@ struct LoadOptions {
   // Called on the loading thread with the bytes of weights that are ready and their total, several
   // times, the last time with done == total. Must not throw.
   std::function<void(std::size_t done, std::size_t total)> progress;
+  // Of products over quantized weights; others are f32 in every mode.
+  Compute compute = Compute::kDefault;
 };
 
 class WINDROW_API Model {

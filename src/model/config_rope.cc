@@ -17,6 +17,12 @@ constexpr double kMaxTheta = 1e12;
 constexpr double kMinFactor = 1;
 constexpr double kMaxFactor = 1e6;
 
+RopeConfig plain_rope(double theta) {
+  RopeConfig rope;
+  rope.theta = theta;
+  return rope;
+}
+
 // One object of rope keys. An absent one is the plain rope with base `theta`.
 RopeConfig read_one(JsonReader rope, double theta) {
   RopeConfig config;
@@ -47,7 +53,7 @@ RopePair read_rope(JsonReader& text, double theta, double local_theta) {
   }
   RopePair pair;
   pair.full = read_one(text.object("rope_scaling"), theta);
-  pair.sliding = local_theta == 0 ? pair.full : RopeConfig{.theta = local_theta, .factor = 1};
+  pair.sliding = local_theta == 0 ? pair.full : plain_rope(local_theta);
   if (!text.has("rope_parameters")) return pair;
 
   const RopePair old = pair;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "io/safetensors.h"
@@ -60,20 +61,39 @@ Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> 
   Result<Codec> codec = Codec::parse(text);
   if (!codec.ok() || !codec->is_affine() || text.find(':') != std::string_view::npos) return codec;
   for (const LayerShape& l : layers) {
-    if (l.head_dim % codec->group() != 0) return Codec::affine(codec->bits(), 32, codec->input());
+    if (!l.recurrent && l.head_dim % codec->group() != 0)
+      return Codec::affine(codec->bits(), 32, codec->input());
   }
   return codec;
 }
 
 Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits) try {
   std::vector<AttentionGroup> groups;
+  std::vector<RecurrentGroup> recurrent;
+  std::vector<std::size_t> home(info.layers.size());  // of attention layers: index into groups
   for (std::size_t i = 0; i < info.layers.size(); i++) {
     const LayerShape& l = info.layers[i];
-    AttentionGroup* home = nullptr;
-    for (AttentionGroup& g : groups) {
-      if (LayerShape{g.window, g.kv_heads, g.head_dim} == l) home = &g;
+    const int layer = static_cast<int>(i);
+    if (l.recurrent) {
+      const auto same = std::find_if(recurrent.begin(), recurrent.end(),
+                                     [&](const RecurrentGroup& g) { return g.shape == *l.recurrent; });
+      if (same == recurrent.end()) {
+        recurrent.push_back({{layer}, *l.recurrent});
+      } else {
+        same->layers.push_back(layer);
+      }
+      continue;
     }
-    if (home == nullptr) {
+    if (l.donor >= 0) {
+      home[i] = home[static_cast<std::size_t>(l.donor)];
+      groups[home[i]].sharers.push_back({layer, l.donor});
+      continue;
+    }
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const AttentionGroup& g) {
+      return LayerShape{g.window, g.kv_heads, g.head_dim} == l;
+    });
+    home[i] = static_cast<std::size_t>(same - groups.begin());
+    if (same == groups.end()) {
       const bool full = l.window == kFullWindow;
       groups.push_back({.layers = {},
                         .window = l.window,
@@ -82,12 +102,12 @@ Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Li
                         .value_dim = 0,
                         .keys = full ? kv.full_keys : kv.sliding_keys,
                         .values = full ? kv.full_values : kv.sliding_values});
-      home = &groups.back();
     }
-    home->layers.push_back(static_cast<int>(i));
+    groups[home[i]].layers.push_back(layer);
   }
   StatePlan::Builder builder(limits);
   for (AttentionGroup& g : groups) builder.attention(std::move(g));
+  for (RecurrentGroup& g : recurrent) builder.recurrent(std::move(g));
   return builder.build();
 } catch (const std::exception& e) {
   return Status(StatusCode::kResourceExhausted, fmt::format("state plan: {}", e.what()));

@@ -19,6 +19,18 @@ std::string window_text(int window) { return window == kFullWindow ? "full" : st
 Status check_plan(const StatePlan& plan, std::span<const LayerShape> layers) {
   for (std::size_t i = 0; i < layers.size(); i++) {
     const LayerShape& l = layers[i];
+    const int layer = static_cast<int>(i);
+    if (l.recurrent) {
+      const int r = plan.recurrent_of_layer(layer);
+      if (r >= 0 && plan.recurrent(r).shape == *l.recurrent) continue;
+      return invalid(
+          fmt::format("plan: layer {} of the model is recurrent, and no group of its shape holds it", i));
+    }
+    const int owner = l.donor >= 0 ? l.donor : layer;
+    if (plan.owner_of_layer(layer) != owner && plan.owner_of_layer(layer) >= 0) {
+      return invalid(fmt::format("plan: layer {} attends over layer {}, in the model over layer {}", i,
+                                 plan.owner_of_layer(layer), owner));
+    }
     const int g = plan.group_of_layer(static_cast<int>(i));
     if (g < 0) return invalid(fmt::format("plan: no group holds layer {} of the model", i));
     const AttentionGroup& group = plan.group(g);

@@ -84,7 +84,7 @@ TEST(Layers, NormRopeNormalizesEachHeadAndTurnsItsPairs) {
     for (std::size_t dim : {2u, 6u, 16u, 32u, 64u, 80u, 256u}) {
       for (std::size_t heads : {1u, 3u}) {
         const std::vector<float> x = random_floats(heads * dim, 6), w = random_floats(dim, 7);
-        const RopeFrequencies rope(static_cast<int>(dim), {10000.0, 1.0});
+        const RopeFrequencies rope(static_cast<int>(dim), RopeConfig{});
         std::vector<float> c(dim / 2), s(dim / 2), got = x;
         rope.fill(123, c.data(), s.data());
         norm_rope(got.data(), heads, dim, w.data(), 1e-6f, c.data(), s.data());
@@ -222,7 +222,7 @@ TEST(Rope, FrequenciesFallFromOneAndLinearScalingDividesThem) {
 }
 
 TEST(Rope, PositionZeroTurnsNothing) {
-  const RopeFrequencies rope(8, {10000.0, 1.0});
+  const RopeFrequencies rope(8, RopeConfig{});
   std::vector<float> c(4), s(4);
   rope.fill(0, c.data(), s.data());
   EXPECT_EQ(c, std::vector<float>(4, 1.0f));
