@@ -31,14 +31,16 @@ TEST_P(Families, PromptLogitsEqualTransformersAndHaveTheSameBitsForEveryChunkSiz
   const Golden golden(folder());
   const std::vector<std::int32_t> prompt = golden.ids("prompt");
   const std::vector<float> whole = s.logits(prompt, kWhole);
-  EXPECT_LT(relative_error(whole, golden.floats("prompt_logits")), kParity);
+  const double error = relative_error(whole, golden.floats("prompt_logits"));
+  RecordProperty("error", fmt::format("{:.2g}", error));
+  EXPECT_LT(error, kParity);
   for (std::size_t chunk : {1u, 3u, 7u}) EXPECT_TRUE(same_bits(s.logits(prompt, chunk), whole)) << chunk;
 }
 
 TEST_P(Families, TwoThreadsGiveTheBitsOfOne) {
   const std::vector<std::int32_t> prompt = Golden(folder()).ids("prompt");
-  Session one(folder(), KvChoice(Codec::affine(8)), room(64), 1);
-  Session two(folder(), KvChoice(Codec::affine(8)), room(64), 2);
+  Session one(folder(), KvChoice(Codec::affine(8, 32)), room(64), 1);
+  Session two(folder(), KvChoice(Codec::affine(8, 32)), room(64), 2);
   EXPECT_TRUE(same_bits(one.logits(prompt, 17), two.logits(prompt, kWhole)));
 }
 
@@ -84,7 +86,7 @@ TEST_P(Families, QuantizedStateStaysFiniteAndBoundedOverTwentyWindows) {
   const auto [low, high] = std::minmax_element(want.begin(), want.end());
   const float range = *high - *low;
   for (const int bits : {8, 4}) {
-    Session s(folder(), KvChoice(Codec::affine(bits)), room(160));
+    Session s(folder(), KvChoice(Codec::affine(bits, 32)), room(160));
     const std::vector<float> got = s.logits(ids, 9);
     double squares = 0;
     for (std::size_t i = 0; i < got.size(); i++) {
@@ -93,7 +95,7 @@ TEST_P(Families, QuantizedStateStaysFiniteAndBoundedOverTwentyWindows) {
       squares += std::pow(static_cast<double>(got[i] - want[i]), 2);
     }
     const double rms = std::sqrt(squares / static_cast<double>(got.size())) / static_cast<double>(range);
-    EXPECT_LT(rms, bits == 8 ? 0.01 : 0.1);
+    EXPECT_LT(rms, bits == 8 ? 0.02 : 0.1);
     EXPECT_EQ(s.store.bytes(), s.plan.bytes());
   }
 }
@@ -101,7 +103,7 @@ TEST_P(Families, QuantizedStateStaysFiniteAndBoundedOverTwentyWindows) {
 // A row's fork continues as the row itself would have; a rejected tail leaves no trace.
 TEST_P(Families, ARejectedTailLeavesTheRowAsIfItHadNeverBeenFed) {
   Limits limits = room(64, 2);
-  Session s(folder(), KvChoice(Codec::affine(8)), limits);
+  Session s(folder(), KvChoice(Codec::affine(8, 32)), limits);
   const std::vector<std::int32_t> prompt = Golden(folder()).ids("prompt");
   Row a = must(s.store.new_row());
   const std::vector<std::int32_t> head(prompt.begin(), prompt.begin() + 30);
