@@ -21,7 +21,7 @@ constexpr FamilyEntry kFamilies[] = {
     {"olmo3", describe_olmo3},
     {"phi3", describe_phi3},
     {"qwen3", describe_qwen3},
-    {"qwen3_next", describe_qwen3_next},
+    {"qwen3_next", describe_qwen3_next, load_qwen3_next},
 };
 
 }  // namespace

@@ -173,6 +173,11 @@ bool WeightReader::has(const std::string& name) const {
   return tensors_->find(std::string(prefix_) + name) != nullptr;
 }
 
+std::vector<std::size_t> WeightReader::shape(const std::string& name) const {
+  const TensorView* view = tensors_->find(std::string(prefix_) + name);
+  return view == nullptr ? std::vector<std::size_t>() : view->shape;
+}
+
 void WeightReader::ignore(const std::string& name) { taken_.insert(std::string(prefix_) + name); }
 
 Status WeightReader::unsupported(const std::string& name, std::string_view why) const {
