@@ -45,7 +45,8 @@ class Gemma3 final : public Family {
         vocab_(static_cast<std::size_t>(c.vocab_size)),
         eps_(static_cast<float>(c.rms_norm_eps)),
         embedding_scale_(static_cast<float>(std::sqrt(static_cast<double>(c.hidden_size)))),
-        rope_{RopeFrequencies(c.head_dim, c.rope_full), RopeFrequencies(c.head_dim, c.rope_sliding)} {}
+        rope_{RopeFrequencies(c.head_dim, c.rope_full, c.max_position_embeddings),
+              RopeFrequencies(c.head_dim, c.rope_sliding, c.max_position_embeddings)} {}
 
   Status read(WeightReader& weights);
   std::size_t scratch_floats(std::size_t max_tokens) const override {
@@ -191,8 +192,10 @@ Status Gemma3::attend(const Pass& pass, const Activations& a, int index, LapCloc
   const float* cosine = a.cosine[l.sliding ? 1 : 0];
   const float* sine = a.sine[l.sliding ? 1 : 0];
   each_token(pass.pool, tokens, [&](std::size_t t) {
-    norm_rope(a.q + t * q, heads_, head_dim_, l.q_norm.data(), eps_, cosine + t * half, sine + t * half);
-    norm_rope(a.k + t * kv, kv_heads_, head_dim_, l.k_norm.data(), eps_, cosine + t * half, sine + t * half);
+    norm_rope(a.q + t * q, heads_, head_dim_, head_dim_, l.q_norm.data(), eps_, cosine + t * half,
+              sine + t * half);
+    norm_rope(a.k + t * kv, kv_heads_, head_dim_, head_dim_, l.k_norm.data(), eps_, cosine + t * half,
+              sine + t * half);
     spread_nan(a.k + t * kv, kv_heads_, head_dim_);
     spread_nan(a.v + t * kv, kv_heads_, head_dim_);
   });
