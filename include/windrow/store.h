@@ -47,6 +47,7 @@ namespace windrow {
 
 class StateStore;
 class Step;
+struct StoreAccess;  // internal
 
 // A borrowed array of floats in one of the float types, `count` elements, packed.
 struct FloatArray {
@@ -93,12 +94,16 @@ class WINDROW_API Row {
   Result<LayerRecords> extract(int layer) const;
   // All layers, recurrent states too.
   Result<RowRecords> extract() const;
+  // Likewise, but with every position that the row still retains behind its windows, so that what is made of
+  // the records can be truncated as far as this row can.
+  Result<RowRecords> extract_retained() const;
 
   struct Impl;  // internal
 
  private:
   friend class StateStore;
   friend class Step;
+  friend struct StoreAccess;
   explicit Row(std::shared_ptr<Impl> impl) noexcept;
   std::shared_ptr<Impl> impl_;
 };
@@ -270,6 +275,7 @@ class WINDROW_API StateStore {
  private:
   friend class Row;
   friend class Step;
+  friend struct StoreAccess;
   explicit StateStore(std::shared_ptr<Impl> impl) noexcept;
   std::shared_ptr<Impl> impl_;
 };

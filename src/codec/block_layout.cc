@@ -79,6 +79,57 @@ void SideLayout::get(const std::byte* block, int position, std::span<std::uint32
   copy_part(params_of(*this, param_words(block), position), {p.data(), 1}, p.size());
 }
 
+std::size_t SideLayout::part_bytes(RecordPart part) const {
+  if (part == RecordPart::kCodes) return 4 * static_cast<std::size_t>(words);
+  return codec.is_affine() ? static_cast<std::size_t>(head_dim / codec.group()) * dtype_size(codec.input())
+                           : 0;
+}
+
+void SideLayout::put_codes(std::byte* block, int position, int count, const std::byte* data) const {
+  const std::size_t each = part_bytes(RecordPart::kCodes);
+  std::uint32_t* to = codes(block);
+  const auto word = [&](const std::byte* from, int w) {
+    std::uint32_t x = 0;
+    std::memcpy(&x, from + 4 * w, 4);
+    return x;
+  };
+  if (code_lanes == 1) {
+    std::uint32_t record[affine::kMaxWords];
+    for (int i = 0; i < count; i++, data += each) {
+      std::uint32_t* first = to + code_index(position + i, 0);
+      std::memcpy(slice > 1 ? record : first, data, each);
+      const auto n = static_cast<std::size_t>(words);
+      if (slice > 1) slice_words(codec.bits(), slice, {record, n}, {first, n});
+    }
+    return;
+  }
+  // Word by word over the positions of a tile: what is written lies side by side.
+  for (int done = 0; done < count;) {
+    const int lane = (position + done) % code_lanes, n = std::min(code_lanes - lane, count - done);
+    std::uint32_t* line = to + code_index(position + done, 0);
+    for (int w = 0; w < words; w++, line += code_lanes) {
+      for (int i = 0; i < n; i++) line[i] = word(data + static_cast<std::size_t>(done + i) * each, w);
+    }
+    done += n;
+  }
+}
+
+void SideLayout::put_part(RecordPart part, std::byte* block, int position, int count,
+                          const std::byte* data) const {
+  if (part == RecordPart::kCodes) return put_codes(block, position, count, data);
+  // scale | bias << 16 in one word, or one word each.
+  const bool bias = part == RecordPart::kBiases, wide = codec.input() == DType::kF32;
+  const std::size_t size = dtype_size(codec.input());
+  const int groups = head_dim / codec.group();
+  for (int i = 0; i < count; i++) {
+    for (int g = 0; g < groups; g++, data += size) {
+      const std::size_t at = param_index(position + i, wide ? 2 * g + bias : g);
+      std::memcpy(reinterpret_cast<std::byte*>(param_words(block) + at) + (bias && !wide ? 2 : 0), data,
+                  size);
+    }
+  }
+}
+
 void copy_record(const SideLayout& from_side, const std::byte* from, int from_position,
                  const SideLayout& to_side, std::byte* to, int to_position) {
   assert(from_side.codec == to_side.codec && from_side.head_dim == to_side.head_dim);

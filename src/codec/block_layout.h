@@ -28,6 +28,10 @@ namespace windrow {
 inline constexpr std::size_t kLineBytes = 64;  // a cache line, and the widest SIMD vector
 inline constexpr int kTile = 16;               // positions of a K tile: one line of words
 
+// What a record is outside: its words, and apart from each other the scales and the biases of its groups,
+// numbers of the codec's input type.
+enum class RecordPart { kCodes, kScales, kBiases };
+
 // One side (K or V) of a block.
 struct SideLayout {
   Codec codec;
@@ -63,9 +67,15 @@ struct SideLayout {
   void get(const std::byte* block, int position, std::span<std::uint32_t> w,
            std::span<std::uint32_t> p) const;
 
+  // Bytes of a part of one position: what put_part reads of it.
+  std::size_t part_bytes(RecordPart part) const;
+  // Parts of `count` positions from `position` on, one after another at any alignment, into the block.
+  void put_part(RecordPart part, std::byte* block, int position, int count, const std::byte* data) const;
+
   friend bool operator==(const SideLayout&, const SideLayout&) = default;
 
  private:
+  void put_codes(std::byte* block, int position, int count, const std::byte* data) const;
   static std::size_t index(int lanes, int per_position, int position, int w) {
     const std::size_t tile = static_cast<std::size_t>(position / lanes);
     return (tile * static_cast<std::size_t>(per_position) + static_cast<std::size_t>(w)) *

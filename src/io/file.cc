@@ -1,8 +1,9 @@
-// POSIX files: mapping, bounded reading, atomic writing.
+// POSIX files: mapping, reading, atomic writing.
 #include "io/file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,18 +43,21 @@ const char* kind_of(mode_t mode) {
   return "no regular file";
 }
 
+// Closes a descriptor that was opened for reading: nothing can be lost.
 class Descriptor {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor(int fd, FileOps& ops) : fd_(fd), ops_(&ops) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)), ops_(other.ops_) {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) (void)ops_->close(fd_);
   }
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
+  FileOps* ops_;
 };
 
 struct OpenFile {
@@ -75,13 +79,18 @@ Status check_link(const std::string& path) {
   return io_error(path, "is a link to an open stream, expected a file or a free name");
 }
 
-Result<OpenFile> open_regular(const std::string& path) {
+Result<OpenFile> open_regular(const std::string& path, FileOps& ops, bool follow) {
   if (Status s = check_path(path); !s.ok()) return s;
-  // O_NONBLOCK: opening a pipe must not wait for a writer; it has no effect on a regular file.
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Descriptor fd(ops.open(path.c_str(), follow), ops);
+  if (fd.get() < 0 && !follow && errno == ELOOP) {
+    struct stat info = {};
+    if (ops.path_status(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode))
+      return io_error(path, "is a link, expected a file");
+    errno = ELOOP;
+  }
   if (fd.get() < 0) return system_error(path, "open");
   struct stat info = {};
-  if (::fstat(fd.get(), &info) != 0) return system_error(path, "stat");
+  if (ops.status(fd.get(), &info) != 0) return system_error(path, "stat");
   if (!S_ISREG(info.st_mode))
     return io_error(path, fmt::format("is {}, expected a file", kind_of(info.st_mode)));
   if (info.st_size == 0) return Status(StatusCode::kCorrupt, path + ": the file is empty");
@@ -106,12 +115,40 @@ struct TemporaryFile {
   int fd;
 };
 
-Result<TemporaryFile> create_temporary(const std::string& path, FileOps& ops) {
-  // A crashed process of the same id may have left names behind; step over a few of them.
-  constexpr int kAttempts = 100;
+// Removes a temporary file whose writer is gone: nobody holds its lock.
+bool remove_stale(const char* path, FileOps& ops) {
+  const Descriptor fd(ops.open(path, false), ops);
+  return fd.get() >= 0 && ops.lock(fd.get()) == 0 && ops.unlink(path) == 0;
+}
+
+// Creates `path` and locks it. -1 with errno EEXIST also where another writer took the new file for a stale
+// one, before it was locked, and removes it.
+int create_locked(const char* path, mode_t mode, FileOps& ops) {
+  const int fd = ops.create(path, mode);
+  if (fd < 0) return fd;
+  struct stat info = {};
+  // Where a file system knows no locks, nothing that is stale can be told either.
+  const bool taken = ops.lock(fd) != 0 && errno == EWOULDBLOCK;
+  const bool known = ops.status(fd, &info) == 0;
+  if (!taken && known && info.st_nlink > 0) return fd;
+  const int error = known ? EEXIST : errno;
+  (void)ops.close(fd);
+  if (!known) (void)ops.unlink(path);
+  errno = error;
+  return -1;
+}
+
+// The first free name; all names on the way, and behind it, that crashed writers left are removed.
+Result<TemporaryFile> create_temporary(const std::string& path, mode_t mode, FileOps& ops) {
+  constexpr int kAttempts = 100;  // writers of one path at a time
+  const auto name = [&](int i) { return fmt::format("{}.tmp-{}", path, i); };
   for (int i = 0; i < kAttempts; i++) {
-    std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), i);
-    const int fd = ops.create(temporary.c_str());
+    std::string temporary = name(i);
+    if (struct stat info = {}; ops.path_status(temporary.c_str(), &info) == 0) {
+      if (!remove_stale(temporary.c_str(), ops)) continue;
+    }
+    for (int k = i + 1; k < kAttempts && remove_stale(name(k).c_str(), ops);) k++;
+    const int fd = create_locked(temporary.c_str(), mode, ops);
     if (fd >= 0) return TemporaryFile{std::move(temporary), fd};
     if (errno != EEXIST) return system_error(path, "create a temporary file beside it");
   }
@@ -133,7 +170,7 @@ Status sync_folder(const std::string& path, FileOps& ops) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  Result<OpenFile> file = open_regular(path);
+  Result<OpenFile> file = open_regular(path, system_file_ops(), true);
   if (!file.ok()) return file.status();
   void* data = ::mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, file->fd.get(), 0);
   if (data == MAP_FAILED) return system_error(path, "map");
@@ -147,42 +184,72 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
-  Result<OpenFile> file = open_regular(path);
+Result<ReadableFile> ReadableFile::open(const std::string& path, FileOps& ops, Links links) {
+  Result<OpenFile> file = open_regular(path, ops, links == Links::kFollow);
   if (!file.ok()) return file.status();
-  if (file->size > max_bytes) {
+  ReadableFile readable(path, file->fd.get(),
+                        ops);  // copies the path: the descriptor has its owner till then
+  readable.size_ = file->size;
+  (void)file->fd.release();
+  return readable;
+}
+
+ReadableFile::~ReadableFile() {
+  if (fd_ >= 0) (void)ops_->close(fd_);
+}
+
+Status ReadableFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ops_->read_at(fd_, bytes.data() + done, bytes.size() - done, offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(path_, "read");
+    if (n == 0)
+      return io_error(path_,
+                      fmt::format("shrank from {} to {} bytes while it was read", size_, offset + done));
+    done += static_cast<std::size_t>(n);
+  }
+  return Status();
+}
+
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes, FileOps& ops) {
+  Result<ReadableFile> file = ReadableFile::open(path, ops);
+  if (!file.ok()) return file.status();
+  if (file->size() > max_bytes) {
     return Status(StatusCode::kCorrupt,
-                  fmt::format("{}: {} bytes, the limit is {}", path, file->size, max_bytes));
+                  fmt::format("{}: {} bytes, the limit is {}", path, file->size(), max_bytes));
   }
   std::string text;
   try {
-    text.resize(file->size);
+    text.resize(file->size());
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{}: no memory for its {} bytes", path, file->size));
+                  fmt::format("{}: no memory for its {} bytes", path, file->size()));
   }
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::read(file->fd.get(), text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(path, "read");
-    if (n == 0)
-      return io_error(path, fmt::format("shrank from {} to {} bytes while it was read", text.size(), done));
-    done += static_cast<std::size_t>(n);
-  }
+  if (Status s = file->read(0, std::as_writable_bytes(std::span(text))); !s.ok()) return s;
   return text;
 }
 
-bool path_exists(const std::string& path) {
+bool path_exists(const std::string& path, FileOps& ops) {
   struct stat info = {};
-  return check_path(path).ok() && ::lstat(path.c_str(), &info) == 0;
+  return check_path(path).ok() && ops.path_status(path.c_str(), &info) == 0;
 }
 
-int FileOps::create(const char* path) {
-  return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+int FileOps::create(const char* path, mode_t mode) {
+  return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+}
+int FileOps::open(const char* path, bool follow) {
+  // O_NONBLOCK: opening a pipe must not wait for a writer; it has no effect on a regular file.
+  return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW));
 }
 int FileOps::open_folder(const char* path) { return ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC); }
+int FileOps::status(int fd, struct stat* info) { return ::fstat(fd, info); }
+int FileOps::path_status(const char* path, struct stat* info) { return ::lstat(path, info); }
+ssize_t FileOps::read_at(int fd, void* data, std::size_t size, std::uint64_t offset) {
+  return ::pread(fd, data, size, static_cast<off_t>(offset));
+}
 ssize_t FileOps::write(int fd, const void* data, std::size_t size) { return ::write(fd, data, size); }
+int FileOps::lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB); }
 int FileOps::sync(int fd) { return ::fsync(fd); }
 int FileOps::close(int fd) { return ::close(fd); }
 int FileOps::rename(const char* from, const char* to) { return ::rename(from, to); }
@@ -193,16 +260,20 @@ FileOps& system_file_ops() {
   return ops;
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path, FileOps& ops) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, FileOps& ops, mode_t mode) {
   if (Status s = check_path(path); !s.ok()) return s;
   struct stat info = {};
-  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) {
-    return io_error(path, fmt::format("is {}, expected a file or a free name", kind_of(info.st_mode)));
+  if (ops.path_status(path.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode))
+      return io_error(path, fmt::format("is {}, expected a file or a free name", kind_of(info.st_mode)));
+    if (S_ISLNK(info.st_mode)) {
+      if (Status s = check_link(path); !s.ok()) return s;
+    }
   }
-  if (Status s = check_link(path); !s.ok()) return s;
-  Result<TemporaryFile> temporary = create_temporary(path, ops);
+  std::string own_path = path;  // copied while there is nothing yet to lose
+  Result<TemporaryFile> temporary = create_temporary(path, mode, ops);
   if (!temporary.ok()) return temporary.status();
-  return AtomicFile(path, std::move(temporary->path), temporary->fd, ops);
+  return AtomicFile(std::move(own_path), std::move(temporary->path), temporary->fd, ops);
 }
 
 Status AtomicFile::check_open() const {
@@ -238,8 +309,8 @@ Status AtomicFile::commit() {
 }
 
 Status write_atomically(const std::string& path, std::span<const std::span<const std::byte>> parts,
-                        FileOps& ops) {
-  Result<AtomicFile> file = AtomicFile::create(path, ops);
+                        FileOps& ops, mode_t mode) {
+  Result<AtomicFile> file = AtomicFile::create(path, ops, mode);
   if (!file.ok()) return file.status();
   for (const std::span<const std::byte> part : parts) {
     if (Status s = file->append(part); !s.ok()) return s;

@@ -1,5 +1,6 @@
-// Files behind one interface: a read-only mapping, a bounded read of a small text, and an atomic
-// write whose system calls can be made to fail by a test.
+// Files behind one interface: a read-only mapping, reads of parts, a bounded read of a small text, and an
+// atomic write. Every system call but the mapping's goes through a FileOps, so that a test can make any of
+// them fail, or put a simulated disk in the system's place.
 //
 // Messages are `PATH: REASON`, the reason being the system's text where it was the system that
 // refused. A path with a NUL byte is refused; it would silently name another file.
@@ -7,9 +8,11 @@
 // Thread safety: values and free functions; a FileOps of a test says its own.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,20 +46,22 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// The whole of a regular, non-empty file of at most `max_bytes`, copied.
-Result<std::string> read_file(const std::string& path, std::size_t max_bytes);
-
-// Whether a name stands there: a file, a folder or a link, dangling ones too.
-bool path_exists(const std::string& path);
-
-// The system calls of an atomic write. All return -1 and set errno when they fail, as the calls of
-// the same name do. The default is the operating system; tests derive from it and fail some calls.
+// The system calls behind reading and atomic writing. All return -1 and set errno when they fail, as the
+// calls of the same name do. The default is the operating system; tests derive from it, fail some calls or
+// simulate a disk. One object may be used by several threads at a time if its calls allow that, as the
+// default's do.
 class FileOps {
  public:
   virtual ~FileOps() = default;
-  virtual int create(const char* path);  // for writing, exclusively, never through a link
+  virtual int create(const char* path, mode_t mode);  // for writing, exclusively, never through a link
+  // For reading, without waiting for the writer of a pipe. `follow`: also through a link at its end.
+  virtual int open(const char* path, bool follow);
   virtual int open_folder(const char* path);
+  virtual int status(int fd, struct stat* info);                                        // fstat
+  virtual int path_status(const char* path, struct stat* info);                         // lstat
+  virtual ssize_t read_at(int fd, void* data, std::size_t size, std::uint64_t offset);  // pread
   virtual ssize_t write(int fd, const void* data, std::size_t size);
+  virtual int lock(int fd);  // flock, exclusively, without waiting
   virtual int sync(int fd);
   virtual int close(int fd);
   virtual int rename(const char* from, const char* to);
@@ -66,17 +71,58 @@ class FileOps {
 // The operating system.
 FileOps& system_file_ops();
 
+// A regular, non-empty file open for reading at any offset. What is read is copied, so a file that another
+// process cuts or overwrites meanwhile is an error or other bytes, never a fault.
+// Thread safety: read() from several threads at a time, if the FileOps allows it.
+class ReadableFile {
+ public:
+  enum class Links { kFollow, kRefuse };  // a link at the end of the path
+  // `ops` must outlive the file.
+  static Result<ReadableFile> open(const std::string& path, FileOps& ops = system_file_ops(),
+                                   Links links = Links::kFollow);
+  ReadableFile(ReadableFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        fd_(std::exchange(other.fd_, -1)),
+        size_(other.size_),
+        ops_(other.ops_) {}
+  ReadableFile& operator=(ReadableFile&&) = delete;
+  ~ReadableFile();
+
+  const std::string& path() const noexcept { return path_; }
+  std::size_t size() const noexcept { return size_; }  // at open
+  // Fills `bytes` from `offset` on; kIo if the file ends before.
+  Status read(std::uint64_t offset, std::span<std::byte> bytes) const;
+
+ private:
+  ReadableFile(std::string path, int fd, FileOps& ops) : path_(std::move(path)), fd_(fd), ops_(&ops) {}
+
+  std::string path_;
+  int fd_;
+  std::size_t size_ = 0;
+  FileOps* ops_;
+};
+
+// The whole of a regular, non-empty file of at most `max_bytes`, copied.
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes,
+                              FileOps& ops = system_file_ops());
+
+// Whether a name stands there: a file, a folder or a link, dangling ones too.
+bool path_exists(const std::string& path, FileOps& ops = system_file_ops());
+
 // A file written piece by piece into a temporary one in the folder of `path`; commit() syncs it,
 // renames it to `path` and syncs the folder. Crash semantics: at every moment either the whole new file
 // stands at `path` or what stood there before; after an ok commit the new file survives a power cut.
 // Without a commit, or after an error, what stood at `path` is untouched and the temporary file is
 // removed, with one exception that the message tells: the folder's sync failed, then the new file stands
-// but may not survive a power cut. A crash may leave `PATH.tmp-PID-N` behind. An existing `path` must be
-// a regular file or a link, which is replaced, not followed (a link to anything but a file is refused).
+// but may not survive a power cut. A crash may leave `PATH.tmp-N` behind, which the next write to `path`
+// removes: a writer holds a lock on its temporary file, so one that can be locked is nobody's. An existing
+// `path` must be a regular file or a link, which is replaced, not followed (a link to anything but a file is
+// refused).
 class AtomicFile {
  public:
-  // `ops` must outlive the file.
-  static Result<AtomicFile> create(const std::string& path, FileOps& ops = system_file_ops());
+  // `ops` must outlive the file. `mode` are the permissions of the new file, less the process's umask.
+  static Result<AtomicFile> create(const std::string& path, FileOps& ops = system_file_ops(),
+                                   mode_t mode = 0666);
   AtomicFile(AtomicFile&& other) noexcept
       : path_(std::move(other.path_)),
         temporary_(std::move(other.temporary_)),
@@ -103,6 +149,6 @@ class AtomicFile {
 
 // An AtomicFile of all `parts`, one after another.
 Status write_atomically(const std::string& path, std::span<const std::span<const std::byte>> parts,
-                        FileOps& ops);
+                        FileOps& ops, mode_t mode = 0666);
 
 }  // namespace windrow

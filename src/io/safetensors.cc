@@ -25,12 +25,6 @@ constexpr int kMaxDepth = 3;
 
 Status corrupt(const std::string& what) { return Status(StatusCode::kCorrupt, what); }
 
-struct Entry {
-  TensorView tensor;
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-
 Result<std::vector<std::size_t>> read_sizes(const Json& value, const char* key, std::size_t max_count) {
   if (!value.is_array()) return corrupt(fmt::format("\"{}\" is {}, expected an array", key, describe(value)));
   if (value.size() > max_count) {
@@ -62,11 +56,11 @@ Result<Entry> read_members(const Json& json) {
   const std::optional<DType> known = dtype_from_name(dtype.get_ref<const std::string&>());
   if (!known)
     return Status(StatusCode::kUnsupported, fmt::format("dtype {} is not supported", describe(dtype)));
-  entry.tensor.dtype = *known;
+  entry.dtype = *known;
 
   Result<std::vector<std::size_t>> shape = read_sizes(json["shape"], "shape", kMaxRank);
   if (!shape.ok()) return shape.status();
-  entry.tensor.shape = std::move(*shape);
+  entry.shape = std::move(*shape);
 
   const Result<std::vector<std::size_t>> offsets = read_sizes(json["data_offsets"], "data_offsets", 2);
   if (!offsets.ok()) return offsets.status();
@@ -78,25 +72,23 @@ Result<Entry> read_members(const Json& json) {
   return entry;
 }
 
-Result<Entry> read_entry(const std::string& name, const Json& json, std::span<const std::byte> data) {
+Result<Entry> read_entry(const std::string& name, const Json& json, std::size_t data_bytes) {
   Result<Entry> entry = read_members(json);
   if (!entry.ok()) return entry.status();
   if (entry->begin > entry->end) {
     return corrupt(fmt::format("\"data_offsets\" [{}, {}] run backwards", entry->begin, entry->end));
   }
-  if (entry->end > data.size()) {
+  if (entry->end > data_bytes) {
     return corrupt(fmt::format("\"data_offsets\" [{}, {}] end beyond the {} bytes of data", entry->begin,
-                               entry->end, data.size()));
+                               entry->end, data_bytes));
   }
-  TensorView& tensor = entry->tensor;
-  const std::optional<std::size_t> expected = shape_bytes(tensor.shape, tensor.dtype);
-  const std::string kind = fmt::format("shape {} of {}", tensor.shape, dtype_name(tensor.dtype));
+  const std::optional<std::size_t> expected = shape_bytes(entry->shape, entry->dtype);
+  const std::string kind = fmt::format("shape {} of {}", entry->shape, dtype_name(entry->dtype));
   if (!expected) return corrupt(kind + " overflows");
   if (*expected != entry->end - entry->begin) {
     return corrupt(fmt::format("{} bytes for {}, expected {}", entry->end - entry->begin, kind, *expected));
   }
-  tensor.name = name;
-  tensor.bytes = data.subspan(entry->begin, *expected);
+  entry->name = name;
   return entry;
 }
 
@@ -111,8 +103,8 @@ Status check_tiling(const std::vector<Entry>& entries, std::size_t data_size) {
     if (entry.begin > covered) return hole(covered, entry.begin);
     if (entry.begin < covered) {
       return corrupt(fmt::format("tensor {} at bytes {} to {} overlaps tensor {} at bytes {} to {}",
-                                 quote(entry.tensor.name), entry.begin, entry.end, quote(last->tensor.name),
-                                 last->begin, last->end));
+                                 quote(entry.name), entry.begin, entry.end, quote(last->name), last->begin,
+                                 last->end));
     }
     covered = entry.end;
     last = &entry;
@@ -136,26 +128,51 @@ Result<std::map<std::string, std::string>> read_metadata(const Json& json) {
   return metadata;
 }
 
-// The JSON text between the length and the data.
-Result<std::string_view> header_text(std::span<const std::byte> bytes) {
-  if (bytes.size() < kLengthBytes) {
-    return corrupt(fmt::format("{} bytes, a safetensors file has at least {}", bytes.size(), kLengthBytes));
+}  // namespace
+
+Result<std::size_t> safetensors::parse_length(std::span<const std::byte> bytes, std::size_t file_bytes) {
+  if (file_bytes < kLengthBytes || bytes.size() < kLengthBytes) {
+    return corrupt(fmt::format("{} bytes, a safetensors file has at least {}", file_bytes, kLengthBytes));
   }
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < kLengthBytes; i++) {
     length |= std::uint64_t{std::to_integer<std::uint8_t>(bytes[i])} << (8 * i);
   }
-  const std::size_t rest = bytes.size() - kLengthBytes;
+  const std::size_t rest = file_bytes - kLengthBytes;
   if (length > kMaxHeaderBytes) {
     return corrupt(fmt::format("a header of {} bytes, the limit is {}", length, kMaxHeaderBytes));
   }
   if (length > rest) return corrupt(fmt::format("a header of {} bytes, but only {} follow", length, rest));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
-  if (text.empty() || text[0] != '{') return corrupt("the header does not start with '{'");
-  return text;
+  return std::size_t{length};
 }
 
-}  // namespace
+Result<Header> safetensors::parse_header(std::string_view text, std::size_t data_bytes,
+                                         const std::string& name) {
+  if (text.empty() || text[0] != '{') return corrupt("the header does not start with '{'").with_context(name);
+  const Result<Json> json = parse_json(text, name, {.max_bytes = kMaxHeaderBytes, .max_depth = kMaxDepth});
+  if (!json.ok()) return json.status();
+  if (json->size() > kMaxTensors) {
+    return corrupt(fmt::format("{}: {} tensors, the limit is {}", name, json->size(), kMaxTensors));
+  }
+  Header header;
+  header.tensors.reserve(json->size());
+  for (const auto& [key, value] : json->items()) {
+    if (key == kMetadataKey) {
+      Result<std::map<std::string, std::string>> metadata = read_metadata(value);
+      if (!metadata.ok()) return metadata.status().with_context(name);
+      header.metadata = std::move(*metadata);
+      continue;
+    }
+    Result<Entry> entry = read_entry(key, value, data_bytes);
+    if (!entry.ok()) return entry.status().with_context(fmt::format("{}: tensor {}", name, quote(key)));
+    header.tensors.push_back(std::move(*entry));
+  }
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  if (const Status s = check_tiling(header.tensors, data_bytes); !s.ok()) return s.with_context(name);
+  return header;
+}
 
 struct SafetensorsFile::Impl {
   MappedFile file;  // empty for parse()
@@ -168,33 +185,18 @@ SafetensorsFile::SafetensorsFile(std::shared_ptr<const Impl> impl) noexcept : im
 
 Result<SafetensorsFile> SafetensorsFile::build(std::shared_ptr<Impl> impl, std::span<const std::byte> bytes,
                                                const std::string& name) {
-  const Result<std::string_view> text = header_text(bytes);
-  if (!text.ok()) return text.status().with_context(name);
-  const Result<Json> json = parse_json(*text, name, {.max_bytes = kMaxHeaderBytes, .max_depth = kMaxDepth});
-  if (!json.ok()) return json.status();
-  if (json->size() > kMaxTensors) {
-    return corrupt(fmt::format("{}: {} tensors, the limit is {}", name, json->size(), kMaxTensors));
+  const Result<std::size_t> length = parse_length(bytes, bytes.size());
+  if (!length.ok()) return length.status().with_context(name);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, *length);
+  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + *length);
+  Result<Header> header = parse_header(text, data.size(), name);
+  if (!header.ok()) return header.status();
+  impl->metadata = std::move(header->metadata);
+  impl->tensors.reserve(header->tensors.size());
+  for (Entry& entry : header->tensors) {
+    impl->tensors.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape),
+                             data.subspan(entry.begin, entry.end - entry.begin)});
   }
-  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + text->size());
-  std::vector<Entry> entries;
-  entries.reserve(json->size());
-  for (const auto& [key, value] : json->items()) {
-    if (key == kMetadataKey) {
-      Result<std::map<std::string, std::string>> metadata = read_metadata(value);
-      if (!metadata.ok()) return metadata.status().with_context(name);
-      impl->metadata = std::move(*metadata);
-      continue;
-    }
-    Result<Entry> entry = read_entry(key, value, data);
-    if (!entry.ok()) return entry.status().with_context(fmt::format("{}: tensor {}", name, quote(key)));
-    entries.push_back(std::move(*entry));
-  }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
-  if (const Status s = check_tiling(entries, data.size()); !s.ok()) return s.with_context(name);
-  impl->tensors.reserve(entries.size());
-  for (Entry& entry : entries) impl->tensors.push_back(std::move(entry.tensor));
   impl->index = TensorIndex(impl->tensors);
   return SafetensorsFile(std::move(impl));
 }

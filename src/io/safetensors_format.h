@@ -1,13 +1,21 @@
-// What the reader and the writer of safetensors files share: the format's constants and limits.
+// What readers and writers of safetensors files share: the format's constants and limits, and the header by
+// itself, for files that are read or written in parts.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "windrow/dtype.h"
+#include "windrow/status.h"
 
 namespace windrow::safetensors {
 
@@ -33,5 +41,30 @@ inline std::optional<std::size_t> shape_bytes(std::span<const std::size_t> shape
   }
   return empty ? 0 : bytes;
 }
+
+// A tensor by where it lies in the data.
+struct Entry {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::size_t> shape;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+struct Header {
+  std::vector<Entry> tensors;  // in file order: they tile the data
+  std::map<std::string, std::string> metadata;
+};
+
+// The first kLengthBytes of a file of `file_bytes`, as the length of the header: kCorrupt when that is beyond
+// the limit or the file.
+Result<std::size_t> parse_length(std::span<const std::byte> bytes, std::size_t file_bytes);
+// The header's text, behind which `data_bytes` follow; `name` stands in errors. Throws bad_alloc.
+Result<Header> parse_header(std::string_view text, std::size_t data_bytes, const std::string& name);
+
+using MetadataItem = std::pair<std::string, std::string>;
+// The length and the header of a file, padded with spaces so that the data starts at a multiple of 8.
+// Tensors and metadata (unique keys) in the given order; the tensors' data follow each other from 0 on.
+// kInvalidArgument for names, shapes and sizes that no file can have. Throws bad_alloc.
+Result<std::string> make_header(std::span<const Entry> tensors, std::span<const MetadataItem> metadata);
 
 }  // namespace windrow::safetensors

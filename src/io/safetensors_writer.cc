@@ -16,32 +16,29 @@ using namespace safetensors;  // NOLINT: the format's constants
 
 namespace {
 
-std::string header_json(std::span<const TensorView> tensors,
-                        const std::map<std::string, std::string>& metadata) {
-  // Json keeps keys sorted, so the members are joined by hand: a reader sees the tensors in file order.
-  std::vector<std::string> members;
-  if (!metadata.empty()) members.push_back(fmt::format("\"{}\":{}", kMetadataKey, Json(metadata).dump()));
-  std::size_t begin = 0;
+// The entries of tensors one after another; the sizes of shapes and bytes must agree.
+Result<std::vector<Entry>> place(std::span<const TensorView> tensors) {
+  std::vector<Entry> entries;
+  entries.reserve(tensors.size());
+  std::size_t total = 0;
   for (const TensorView& tensor : tensors) {
-    const std::size_t end = begin + tensor.bytes.size();
-    const Json entry = {
-        {"dtype", dtype_name(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
-    members.push_back(Json(tensor.name).dump() + ":" + entry.dump());
-    begin = end;
+    const std::optional<std::size_t> sum = checked_add(total, tensor.bytes.size());
+    if (!sum)
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("tensor {}: the file's size overflows", quote(tensor.name)));
+    entries.push_back({tensor.name, tensor.dtype, tensor.shape, total, *sum});
+    total = *sum;
   }
-  std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
-  text.resize(round_up(text.size(), 8), ' ');
-  return text;
+  return entries;
 }
 
-Status check_writable(std::span<const TensorView> tensors) {
+Status check_writable(std::span<const Entry> tensors) {
   if (tensors.size() > kMaxTensors) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("{} tensors, the limit is {}", tensors.size(), kMaxTensors));
   }
   std::set<std::string_view> names;
-  std::size_t total = 0;
-  for (const TensorView& tensor : tensors) {
+  for (const Entry& tensor : tensors) {
     const auto invalid = [&](const std::string& what) {
       return Status(StatusCode::kInvalidArgument, fmt::format("tensor {}: {}", quote(tensor.name), what));
     };
@@ -53,38 +50,55 @@ Status check_writable(std::span<const TensorView> tensors) {
     const std::optional<std::size_t> expected = shape_bytes(tensor.shape, tensor.dtype);
     const std::string kind = fmt::format("shape {} of {}", tensor.shape, dtype_name(tensor.dtype));
     if (!expected) return invalid(kind + " overflows");
-    if (*expected != tensor.bytes.size()) {
-      return invalid(fmt::format("{} bytes for {}, expected {}", tensor.bytes.size(), kind, *expected));
+    if (*expected != tensor.end - tensor.begin) {
+      return invalid(fmt::format("{} bytes for {}, expected {}", tensor.end - tensor.begin, kind, *expected));
     }
-    const std::optional<std::size_t> sum = checked_add(total, *expected);
-    if (!sum) return invalid("the file's size overflows");
-    total = *sum;
   }
   return Status();
 }
 
 }  // namespace
 
-Status write_safetensors(const std::string& path, std::span<const TensorView> tensors,
-                         const std::map<std::string, std::string>& metadata, FileOps& ops) {
-  if (const Status s = check_writable(tensors); !s.ok()) return s.with_context(path);
-  try {
-    const std::string header = header_json(tensors, metadata);
-    if (header.size() > kMaxHeaderBytes) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("{}: a header of {} bytes, the limit is {}",
-                                                              path, header.size(), kMaxHeaderBytes));
-    }
-    std::byte length[kLengthBytes];
-    for (std::size_t i = 0; i < kLengthBytes; i++)
-      length[i] = static_cast<std::byte>(header.size() >> (8 * i));
-    std::vector<std::span<const std::byte>> parts = {length, std::as_bytes(std::span(header))};
-    for (const TensorView& tensor : tensors) parts.push_back(tensor.bytes);
-    return write_atomically(path, parts, ops);
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, path + ": out of memory while writing");
-  } catch (const Json::exception&) {
-    return Status(StatusCode::kInvalidArgument, path + ": a name or the metadata is not valid UTF-8");
+Result<std::string> safetensors::make_header(std::span<const Entry> tensors,
+                                             std::span<const MetadataItem> metadata) try {
+  if (const Status s = check_writable(tensors); !s.ok()) return s;
+  // Json keeps keys sorted, so the members are joined by hand: a reader sees the tensors in file order.
+  const auto pair = [](const std::string& key, const Json& value) {
+    return Json(key).dump() + ":" + value.dump();
+  };
+  std::vector<std::string> members, items;
+  for (const auto& [key, value] : metadata) items.push_back(pair(key, value));
+  if (!items.empty()) members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(items, ",")));
+  for (const Entry& tensor : tensors) {
+    members.push_back(pair(tensor.name, {{"dtype", dtype_name(tensor.dtype)},
+                                         {"shape", tensor.shape},
+                                         {"data_offsets", {tensor.begin, tensor.end}}}));
   }
+  std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
+  text.resize(round_up(text.size(), 8), ' ');
+  if (text.size() > kMaxHeaderBytes) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("a header of {} bytes, the limit is {}", text.size(), kMaxHeaderBytes));
+  }
+  std::string length;
+  for (std::size_t i = 0; i < kLengthBytes; i++) length += static_cast<char>(text.size() >> (8 * i) & 0xff);
+  return length + text;
+} catch (const Json::exception&) {
+  return Status(StatusCode::kInvalidArgument, "a name or the metadata is not valid UTF-8");
+}
+
+Status write_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                         const std::map<std::string, std::string>& metadata, FileOps& ops) try {
+  const Result<std::vector<Entry>> entries = place(tensors);
+  if (!entries.ok()) return entries.status().with_context(path);
+  const std::vector<MetadataItem> items(metadata.begin(), metadata.end());
+  const Result<std::string> header = make_header(*entries, items);
+  if (!header.ok()) return header.status().with_context(path);
+  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(*header))};
+  for (const TensorView& tensor : tensors) parts.push_back(tensor.bytes);
+  return write_atomically(path, parts, ops);
+} catch (const std::bad_alloc&) {
+  return Status(StatusCode::kResourceExhausted, path + ": out of memory while writing");
 }
 
 }  // namespace windrow

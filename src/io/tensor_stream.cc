@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <new>
+
 #include "base/checked.h"
 #include "base/json.h"
 #include "io/safetensors_format.h"
@@ -18,20 +20,15 @@ Result<TensorStream> TensorStream::create(const std::string& path, const std::st
     return Status(StatusCode::kInvalidArgument, fmt::format("{}: tensor {}: shape {} of {} can't be written",
                                                             path, quote(name), shape, dtype_name(dtype)));
   }
-  const Json entry = {
-      {"dtype", dtype_name(dtype)}, {"shape", shape}, {"data_offsets", {std::size_t{0}, *total}}};
-  std::string header = fmt::format("{{{}:{}}}", Json(name).dump(), entry.dump());
-  header.resize(round_up(header.size(), 8), ' ');
-  std::byte length[kLengthBytes];
-  for (std::size_t i = 0; i < kLengthBytes; i++) length[i] = static_cast<std::byte>(header.size() >> (8 * i));
-
+  const Entry entry{name, dtype, shape, 0, *total};
+  const Result<std::string> header = make_header({&entry, 1}, {});
+  if (!header.ok()) return header.status().with_context(path);
   Result<AtomicFile> file = AtomicFile::create(path, ops);
   if (!file.ok()) return file.status();
-  if (Status s = file->append(length); !s.ok()) return s;
-  if (Status s = file->append(std::as_bytes(std::span(header))); !s.ok()) return s;
+  if (Status s = file->append(std::as_bytes(std::span(*header))); !s.ok()) return s;
   return TensorStream(std::move(*file), path, *total);
-} catch (const Json::exception&) {
-  return Status(StatusCode::kInvalidArgument, path + ": the tensor's name is not valid UTF-8");
+} catch (const std::bad_alloc&) {
+  return Status(StatusCode::kResourceExhausted, path + ": out of memory while writing the header");
 }
 
 Status TensorStream::append(std::span<const std::byte> bytes) {

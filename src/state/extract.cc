@@ -9,7 +9,9 @@
 namespace windrow {
 namespace {
 
-LayerRecords extract_layer(const Row::Impl& row, int layer) {
+enum class Extracted { kWindow, kRetained };
+
+LayerRecords extract_layer(const Row::Impl& row, int layer, Extracted extracted) {
   const StateStore::Impl& store = *row.store;
   const StatePlan::Impl::Place place = store.details().place(layer);
   const AttentionGroup& group = store.group(place.group);
@@ -21,7 +23,9 @@ LayerRecords extract_layer(const Row::Impl& row, int layer) {
   out.converted = table.storage == kFinal;
   out.end = row.length;
   // After a truncation less than W may be left; what is retained is then all there is.
-  out.begin = std::max(table.complete_from(shape), row.length - std::min(row.length, group.window));
+  out.begin = table.complete_from(shape);
+  if (extracted == Extracted::kWindow)
+    out.begin = std::max(out.begin, row.length - std::min(row.length, group.window));
   out.sinks = std::min(group.sinks, out.begin);
   if (out.begin <= group.sinks) out.begin = out.sinks = 0;  // they touch
   const std::size_t n = static_cast<std::size_t>(out.positions()),
@@ -51,6 +55,21 @@ RecurrentRecords extract_state(const Row::Impl& row, int g, int slot) {
   return out;
 }
 
+RowRecords extract_all(const Row::Impl& row, Extracted extracted) {
+  const StateStore::Impl& store = *row.store;
+  RowRecords out;
+  out.signature = store.plan.signature();
+  out.length = row.length;
+  for (int g = 0; g < store.groups(); g++) {
+    for (const int layer : store.group(g).layers) out.layers.push_back(extract_layer(row, layer, extracted));
+  }
+  for (int g = 0; g < store.recurrent_groups(); g++) {
+    for (std::size_t slot = 0; slot < store.plan.recurrent(g).layers.size(); slot++)
+      out.recurrent.push_back(extract_state(row, g, static_cast<int>(slot)));
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<LayerRecords> Row::extract(int layer) const try {
@@ -60,24 +79,19 @@ Result<LayerRecords> Row::extract(int layer) const try {
                   place.group < 0 ? fmt::format("extract: layer {} is not in the plan", layer)
                                   : fmt::format("extract: layer {} shares layer {}", layer, place.owner));
   }
-  return extract_layer(*impl_, layer);
+  return extract_layer(*impl_, layer, Extracted::kWindow);
 } catch (const std::bad_alloc&) {
   return out_of_memory();
 }
 
 Result<RowRecords> Row::extract() const try {
-  const StateStore::Impl& store = *impl_->store;
-  RowRecords out;
-  out.signature = store.plan.signature();
-  out.length = impl_->length;
-  for (int g = 0; g < store.groups(); g++) {
-    for (const int layer : store.group(g).layers) out.layers.push_back(extract_layer(*impl_, layer));
-  }
-  for (int g = 0; g < store.recurrent_groups(); g++) {
-    for (std::size_t slot = 0; slot < store.plan.recurrent(g).layers.size(); slot++)
-      out.recurrent.push_back(extract_state(*impl_, g, static_cast<int>(slot)));
-  }
-  return out;
+  return extract_all(*impl_, Extracted::kWindow);
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+Result<RowRecords> Row::extract_retained() const try {
+  return extract_all(*impl_, Extracted::kRetained);
 } catch (const std::bad_alloc&) {
   return out_of_memory();
 }

@@ -24,9 +24,23 @@ inline const Codec& value_codec(const AttentionGroup& group, bool converted) {
   return converted ? group.values : group.delayed->values;
 }
 
+// kOk when a row of `length` positions may hold those positions in the group: what its next query needs at
+// least.
+Status check_positions(const std::string& name, const AttentionGroup& group, bool converted, int sinks,
+                       int begin, int length);
+
+// The same, and not converted only where such a row can be.
+Status check_row_positions(const std::string& name, const AttentionGroup& group, bool converted, int sinks,
+                           int begin, int length);
+
 // kOk when the records are those of a row of that group, of length records.end: the positions that its next
 // query needs at least, in arrays of their exact sizes.
 Status check_layer_records(const std::string& name, const AttentionGroup& group, const LayerRecords& records);
+
+// kFailedPrecondition with both printed, unless they are equal (C26). `name` is what messages begin with.
+Status check_signature(const char* name, const std::string& theirs, const std::string& ours);
+// kOk when the records are those of a row of that plan; the length is checked against no limit.
+Status check_row_records(const char* name, const StatePlan& plan, const RowRecords& records);
 
 // The i-th position of the records.
 inline std::int32_t position_of(const LayerRecords& records, int i) {

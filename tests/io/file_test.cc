@@ -131,7 +131,7 @@ TEST(WriteAtomically, RefusesPlacesThatCannotHoldAFile) {
 
 TEST(WriteAtomically, StepsOverWhatACrashLeftBehind) {
   const TempFolder folder;
-  folder.write("f.tmp-" + std::to_string(getpid()) + "-0", "left behind");
+  folder.write("f.tmp-0", "left behind");
   ASSERT_TRUE(write(folder.path("f"), {"x"}).ok());
   EXPECT_EQ(read_whole_file(folder.path("f")), "x");
 }
@@ -143,7 +143,9 @@ class FaultyOps : public FileOps {
   int calls() const { return calls_; }
   const std::string& failed() const { return failed_; }
 
-  int create(const char* path) override { return fail("create") ? -1 : FileOps::create(path); }
+  int create(const char* path, mode_t mode) override {
+    return fail("create") ? -1 : FileOps::create(path, mode);
+  }
   int open_folder(const char* path) override { return fail("open_folder") ? -1 : FileOps::open_folder(path); }
   ssize_t write(int fd, const void* data, std::size_t size) override {
     // Never more than 3 bytes at once: short writes are legal.
