@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cassert>
 
 #include "base/checked.h"
@@ -153,23 +152,22 @@ std::optional<SealPlaces> seal_places(std::string_view header) {
   return places;
 }
 
-std::string blanked(std::string header, const SealPlaces& places) {
-  std::fill_n(header.begin() + static_cast<std::ptrdiff_t>(places.sha256), kSha256Digits, '0');
-  std::fill_n(header.begin() + static_cast<std::ptrdiff_t>(places.xxh3), kXxh3Digits, '0');
-  return header;
+std::uint64_t header_xxh3(std::string header, const SealPlaces& places) {
+  header.replace(places.xxh3, kXxh3Digits, kXxh3Digits, '0');
+  return xxh3(std::as_bytes(std::span(header)));
 }
 
-std::uint64_t header_xxh3(std::string header, const SealPlaces& places) {
-  const std::string text = blanked(std::move(header), places);
-  return xxh3(std::as_bytes(std::span(text)));
+std::string blanked(std::string header, const SealPlaces& places) {
+  header.replace(places.sha256, kSha256Digits, kSha256Digits, '0');
+  header.replace(places.xxh3, kXxh3Digits, kXxh3Digits, '0');
+  return header;
 }
 
 void seal(std::string& header, const Sha256Digest& sha256) {
   const std::optional<SealPlaces> places = seal_places(header);
   assert(places);
-  const std::uint64_t sum = xxh3(std::as_bytes(std::span(header)));
   header.replace(places->sha256, kSha256Digits, hex(sha256));
-  header.replace(places->xxh3, kXxh3Digits, hex(sum));
+  header.replace(places->xxh3, kXxh3Digits, hex(header_xxh3(header, *places)));
 }
 
 }  // namespace windrow::session

@@ -124,9 +124,9 @@ struct Parsed {
 };
 Result<Parsed> parse(std::string_view header, std::size_t data_bytes, const std::string& name);
 
-// The header's XXH3: over all of it, both digests being zeros. The caller compares.
+// The header's XXH3: over all of it, with zeros for itself. The caller compares.
 std::uint64_t header_xxh3(std::string header, const SealPlaces& places);
-// The text that the file's SHA-256 begins with, before the tensors' digests: alike.
+// The text that the file's SHA-256 begins with, before the tensors' digests: the header with zeros for both.
 std::string blanked(std::string header, const SealPlaces& places);
 // Puts both digests into a header whose digests are zeros.
 void seal(std::string& header, const Sha256Digest& sha256);

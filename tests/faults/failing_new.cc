@@ -9,12 +9,12 @@ namespace {
 
 constexpr long kNever = -1;
 std::atomic<long> countdown{kNever};
-std::atomic<bool> failed{false};
+std::atomic<bool> failed{false}, goes_on{false};
 std::atomic<long> live{0};
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
   if (countdown.load() != kNever && countdown.fetch_sub(1) == 0) {
-    countdown.store(kNever);
+    countdown.store(goes_on.load() ? 0 : kNever);
     failed.store(true);
     throw std::bad_alloc();
   }
@@ -34,8 +34,9 @@ void release(void* p) {
 
 }  // namespace
 
-void fail_allocation(long n) {
+void fail_allocation(long n, bool for_ever) {
   failed.store(false);
+  goes_on.store(for_ever);
   countdown.store(n);
 }
 bool stop_failing() {
