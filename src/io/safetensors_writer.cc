@@ -62,17 +62,13 @@ Status check_writable(std::span<const Entry> tensors) {
 Result<std::string> safetensors::make_header(std::span<const Entry> tensors,
                                              std::span<const MetadataItem> metadata) try {
   if (const Status s = check_writable(tensors); !s.ok()) return s;
-  // Json keeps keys sorted, so the members are joined by hand: a reader sees the tensors in file order.
-  const auto pair = [](const std::string& key, const Json& value) {
-    return Json(key).dump() + ":" + value.dump();
-  };
   std::vector<std::string> members, items;
-  for (const auto& [key, value] : metadata) items.push_back(pair(key, value));
+  for (const auto& [key, value] : metadata) items.push_back(json_string(key) + ':' + json_string(value));
   if (!items.empty()) members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(items, ",")));
   for (const Entry& tensor : tensors) {
-    members.push_back(pair(tensor.name, {{"dtype", dtype_name(tensor.dtype)},
-                                         {"shape", tensor.shape},
-                                         {"data_offsets", {tensor.begin, tensor.end}}}));
+    members.push_back(fmt::format("{}:{{\"data_offsets\":[{},{}],\"dtype\":\"{}\",\"shape\":[{}]}}",
+                                  json_string(tensor.name), tensor.begin, tensor.end,
+                                  dtype_name(tensor.dtype), fmt::join(tensor.shape, ",")));
   }
   std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
   text.resize(round_up(text.size(), 8), ' ');

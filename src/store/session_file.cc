@@ -1,11 +1,11 @@
 // Session files, read: header, tokens, checks, rows.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 
-#include "base/json.h"
 #include "base/out_of_memory.h"
 #include "state/row_fill.h"
 #include "store/session_walk.h"
@@ -168,12 +168,22 @@ class Filling {
   std::vector<std::vector<Use>> uses_;  // of each piece
 };
 
-Json tensor_json(const Tensor& tensor, std::uint64_t checksum) {
-  return {{"name", tensor.entry.name},
-          {"dtype", std::string(dtype_name(tensor.entry.dtype))},
-          {"shape", tensor.entry.shape},
-          {"bytes", tensor.entry.end - tensor.entry.begin},
-          {"xxh3", hex(checksum)}};
+std::string tensor_text(const Tensor& tensor, std::uint64_t checksum) {
+  return fmt::format("{{\"name\":\"{}\",\"dtype\":\"{}\",\"shape\":[{}],\"bytes\":{},\"xxh3\":\"{}\"}}",
+                     tensor.entry.name, dtype_name(tensor.entry.dtype), fmt::join(tensor.entry.shape, ","),
+                     tensor.entry.end - tensor.entry.begin, hex(checksum));
+}
+
+std::string row_text(const RowEntry& entry, const SessionRow& row, bool show_tokens) {
+  std::string groups;
+  for (const RowGroup& g : entry.groups) {
+    groups += fmt::format("{}{{\"converted\":{},\"sinks\":{},\"begin\":{}}}", groups.empty() ? "" : ",",
+                          g.converted, g.sinks, g.begin);
+  }
+  return fmt::format("{{\"length\":{},\"minimum_length\":{},\"tokens\":{},{}\"groups\":[{}]}}", row.length,
+                     row.minimum_length, row.tokens.size(),
+                     show_tokens ? fmt::format("\"token_ids\":[{}],", fmt::join(row.tokens, ",")) : "",
+                     groups);
 }
 
 }  // namespace
@@ -252,36 +262,19 @@ Result<std::vector<Row>> SessionFile::restore(StateStore& store, const SessionId
 
 std::string SessionFile::to_json(bool show_tokens) const {
   const session::Layout& layout = impl_->layout();
-  const SessionIdentity& id = layout.identity;
-  Json rows = Json::array(), tensors = Json::array();
-  for (const SessionRow& row : impl_->rows) {
-    Json json = {
-        {"length", row.length}, {"tokens", row.tokens.size()}, {"minimum_length", row.minimum_length}};
-    if (show_tokens) json["token_ids"] = row.tokens;
-    Json groups = Json::array();
-    for (const RowGroup& g : layout.rows[rows.size()].groups)
-      groups.push_back({{"converted", g.converted}, {"sinks", g.sinks}, {"begin", g.begin}});
-    json["groups"] = std::move(groups);
-    rows.push_back(std::move(json));
-  }
-  for (std::size_t i = 0; i < impl_->opened.parsed.tensors.size(); i++)
-    tensors.push_back(tensor_json(impl_->opened.parsed.tensors[i], impl_->opened.parsed.checksums[i]));
-  const Json json = {{"format", session::kFormat},
-                     {"version", session::kVersion},
-                     {"bytes", impl_->opened.file.size()},
-                     {"sha256", impl_->sha256},
-                     {"signature", signature()},
-                     {"identity",
-                      {{"model", id.model},
-                       {"tokenizer", id.tokenizer},
-                       {"rope", id.rope},
-                       {"adapter", id.adapter},
-                       {"numerics", id.numerics},
-                       {"tenant", id.tenant}}},
-                     {"groups", session::groups_json(layout.plan)},
-                     {"rows", std::move(rows)},
-                     {"tensors", std::move(tensors)}};
-  return json.dump();
+  const session::Parsed& parsed = impl_->opened.parsed;
+  std::vector<std::string> rows, tensors;
+  for (std::size_t r = 0; r < impl_->rows.size(); r++)
+    rows.push_back(row_text(layout.rows[r], impl_->rows[r], show_tokens));
+  for (std::size_t i = 0; i < parsed.tensors.size(); i++)
+    tensors.push_back(tensor_text(parsed.tensors[i], parsed.checksums[i]));
+  return fmt::format(
+      "{{\"format\":\"{}\",\"version\":\"{}\",\"bytes\":{},\"sha256\":\"{}\",\"signature\":\"{}\","
+      "\"identity\":{},"
+      "\"groups\":{},\"rows\":[{}],\"tensors\":[{}]}}",
+      session::kFormat, session::kVersion, impl_->opened.file.size(), impl_->sha256, signature(),
+      session::identity_text(layout.identity), session::groups_text(layout.plan), fmt::join(rows, ","),
+      fmt::join(tensors, ","));
 }
 
 }  // namespace windrow

@@ -1,5 +1,6 @@
 // The header of a session file as JSON, out and in.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -26,47 +27,59 @@ constexpr IdentityField kIdentity[] = {
     {"numerics", &SessionIdentity::numerics}, {"tenant", &SessionIdentity::tenant}};
 
 // --- out ---
+// As text: building and destroying a Json allocates in ways that leak or end the process without memory.
 
-Json window_json(int window) { return window == kFullWindow ? Json() : Json(window); }
+std::string bound_text(int bound) { return bound == kMost ? "null" : std::to_string(bound); }
 
-Json group_json(const AttentionGroup& g) {
-  Json json = {{"layers", g.layers},         {"window", window_json(g.window)}, {"sinks", g.sinks},
-               {"kv_heads", g.kv_heads},     {"head_dim", g.head_dim},          {"value_dim", value_dim(g)},
-               {"keys", g.keys.to_string()}, {"values", g.values.to_string()}};
+std::string group_text(const AttentionGroup& g) {
+  std::string delayed, sharers;
   if (g.delayed) {
-    json["delayed"] = {{"start", window_json(g.delayed->start)},
-                       {"keys", g.delayed->keys.to_string()},
-                       {"values", g.delayed->values.to_string()}};
+    delayed =
+        fmt::format("\"delayed\":{{\"keys\":\"{}\",\"start\":{},\"values\":\"{}\"}},",
+                    g.delayed->keys.to_string(), bound_text(g.delayed->start), g.delayed->values.to_string());
   }
-  Json sharers = Json::array();
-  for (const Sharer& s : g.sharers) sharers.push_back({s.layer, s.owner});
-  if (!sharers.empty()) json["sharers"] = std::move(sharers);
-  return json;
+  for (const Sharer& s : g.sharers)
+    sharers += fmt::format("{}[{},{}]", sharers.empty() ? "" : ",", s.layer, s.owner);
+  if (!sharers.empty()) sharers = fmt::format("\"sharers\":[{}],", sharers);
+  return fmt::format(
+      "{{{}\"head_dim\":{},\"keys\":\"{}\",\"kv_heads\":{},\"layers\":[{}],{}\"sinks\":{},\"value_dim\":{},"
+      "\"values\":\"{}\",\"window\":{}}}",
+      delayed, g.head_dim, g.keys.to_string(), g.kv_heads, fmt::join(g.layers, ","), sharers, g.sinks,
+      value_dim(g), g.values.to_string(), bound_text(g.window));
 }
 
-Json recurrent_json(const RecurrentGroup& g) {
+std::string recurrent_text(const RecurrentGroup& g) {
   const GatedDeltaShape& d = g.shape.delta;
-  return {{"layers", g.layers},
-          {"key_heads", d.key_heads},
-          {"value_heads", d.value_heads},
-          {"key_dim", d.key_dim},
-          {"value_dim", d.value_dim},
-          {"gate", d.gate == DecayGate::kScalar ? "scalar" : "vector"},
-          {"channels", g.shape.conv.channels},
-          {"taps", g.shape.conv.taps}};
+  return fmt::format(
+      "{{\"channels\":{},\"gate\":\"{}\",\"key_dim\":{},\"key_heads\":{},\"layers\":[{}],\"taps\":{},"
+      "\"value_dim\":{},\"value_heads\":{}}}",
+      g.shape.conv.channels, d.gate == DecayGate::kScalar ? "scalar" : "vector", d.key_dim, d.key_heads,
+      fmt::join(g.layers, ","), g.shape.conv.taps, d.value_dim, d.value_heads);
 }
 
-Json row_json(const RowEntry& row) {
-  Json groups = Json::array();
-  for (const RowGroup& g : row.groups) {
-    groups.push_back(
-        {{"converted", g.converted}, {"sinks", g.sinks}, {"begin", g.begin}, {"pieces", g.pieces}});
+// "[a,b,c]" of the texts of a list's items.
+template <typename List, typename Text>
+std::string list_text(const List& list, const Text& text) {
+  std::string out = "[";
+  for (const auto& item : list) {
+    if (out.size() > 1) out += ',';
+    out += text(item);
   }
-  return {{"length", row.length},
-          {"minimum_length", row.minimum_length},
-          {"tokens", row.tokens},
-          {"groups", std::move(groups)},
-          {"states", row.states}};
+  return out += ']';
+}
+
+std::string piece_text(const Piece& p) {
+  return fmt::format("{{\"begin\":{},\"converted\":{},\"end\":{},\"group\":{}}}", p.begin, p.converted, p.end,
+                     p.group);
+}
+
+std::string row_text(const RowEntry& row) {
+  const std::string groups = list_text(row.groups, [](const RowGroup& g) {
+    return fmt::format("{{\"begin\":{},\"converted\":{},\"pieces\":[{}],\"sinks\":{}}}", g.begin, g.converted,
+                       fmt::join(g.pieces, ","), g.sinks);
+  });
+  return fmt::format("{{\"groups\":{},\"length\":{},\"minimum_length\":{},\"states\":[{}],\"tokens\":{}}}",
+                     groups, row.length, row.minimum_length, fmt::join(row.states, ","), row.tokens);
 }
 
 // --- in ---
@@ -327,40 +340,49 @@ Status check_tensors(const std::vector<safetensors::Entry>& got, const std::vect
 
 }  // namespace
 
-Json groups_json(const StatePlan& plan) {
-  Json attention = Json::array(), recurrent = Json::array();
-  for (int g = 0; g < plan.group_count(); g++) attention.push_back(group_json(plan.group(g)));
-  for (int g = 0; g < plan.recurrent_count(); g++) recurrent.push_back(recurrent_json(plan.recurrent(g)));
-  return {{"attention", std::move(attention)}, {"recurrent", std::move(recurrent)}};
+std::string groups_text(const StatePlan& plan) {
+  std::string attention, recurrent;
+  const auto add = [](std::string& list, const std::string& item) {
+    if (!list.empty()) list += ',';
+    list += item;
+  };
+  for (int g = 0; g < plan.group_count(); g++) add(attention, group_text(plan.group(g)));
+  for (int g = 0; g < plan.recurrent_count(); g++) add(recurrent, recurrent_text(plan.recurrent(g)));
+  return fmt::format("{{\"attention\":[{}],\"recurrent\":[{}]}}", attention, recurrent);
+}
+
+std::string identity_text(const SessionIdentity& identity) {
+  std::string members;
+  for (const IdentityField& field : kIdentity) {
+    members +=
+        fmt::format("{}\"{}\":{}", members.empty() ? "" : ",", field.name, json_string(identity.*field.text));
+  }
+  return '{' + members + '}';
 }
 
 std::vector<safetensors::MetadataItem> metadata_of(const Layout& layout,
                                                    std::span<const std::uint64_t> checksums) {
-  Json identity = Json::object();
-  for (const IdentityField& field : kIdentity) identity[field.name] = layout.identity.*field.text;
-  Json pieces = Json::array(), rows = Json::array();
-  for (const Piece& p : layout.pieces) {
-    pieces.push_back({{"group", p.group}, {"converted", p.converted}, {"begin", p.begin}, {"end", p.end}});
-  }
-  for (const RowEntry& row : layout.rows) rows.push_back(row_json(row));
-  const Json index = {{"piece_positions", kPiecePositions},
-                      {"tokens", layout.token_lists},
-                      {"states", layout.states},
-                      {"pieces", std::move(pieces)},
-                      {"rows", std::move(rows)}};
   std::string sums;
   sums.reserve(checksums.size() * kXxh3Digits);
   for (const std::uint64_t sum : checksums) sums += hex(sum);
-  return {{"sha256", std::string(kSha256Digits, '0')},
-          {"xxh3", std::string(kXxh3Digits, '0')},
-          {"format", kFormat},
-          {"version", kVersion},
-          {"writer", "windrow " WINDROW_VERSION},
-          {"signature", layout.plan.signature()},
-          {"identity", identity.dump()},
-          {"groups", groups_json(layout.plan).dump()},
-          {"index", index.dump()},
-          {"checksums", std::move(sums)}};
+  std::string index =
+      fmt::format("{{\"piece_positions\":{},\"pieces\":{},\"rows\":{},\"states\":[{}],\"tokens\":[{}]}}",
+                  kPiecePositions, list_text(layout.pieces, piece_text), list_text(layout.rows, row_text),
+                  fmt::join(layout.states, ","), fmt::join(layout.token_lists, ","));
+  std::vector<safetensors::MetadataItem> items;
+  items.reserve(10);
+  const auto add = [&](const char* key, std::string value) { items.emplace_back(key, std::move(value)); };
+  add("sha256", std::string(kSha256Digits, '0'));
+  add("xxh3", std::string(kXxh3Digits, '0'));
+  add("format", kFormat);
+  add("version", kVersion);
+  add("writer", "windrow " WINDROW_VERSION);
+  add("signature", layout.plan.signature());
+  add("identity", identity_text(layout.identity));
+  add("groups", groups_text(layout.plan));
+  add("index", std::move(index));
+  add("checksums", std::move(sums));
+  return items;
 }
 
 Result<Parsed> parse(std::string_view header, std::size_t data_bytes, const std::string& name) {

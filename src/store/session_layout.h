@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
 #include "codec/block_layout.h"
 #include "io/safetensors_format.h"
 #include "store/digest.h"
@@ -135,7 +134,8 @@ void seal(std::string& header, const Sha256Digest& sha256);
 Status compare_identities(const SessionIdentity& file, const std::string& file_signature,
                           const SessionIdentity& here, const std::string& here_signature);
 
-// The groups of a plan, as the header holds them.
-Json groups_json(const StatePlan& plan);
+// The groups of a plan and an identity, as the header holds them: JSON texts.
+std::string groups_text(const StatePlan& plan);
+std::string identity_text(const SessionIdentity& identity);
 
 }  // namespace windrow::session
