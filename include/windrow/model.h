@@ -36,6 +36,7 @@
 #include "windrow/compute.h"
 #include "windrow/dtype.h"
 #include "windrow/export.h"
+#include "windrow/kv_choice.h"
 #include "windrow/plan.h"
 #include "windrow/recurrent.h"
 #include "windrow/status.h"
@@ -43,16 +44,6 @@
 #include "windrow/threads.h"
 
 namespace windrow {
-
-// How the state of a model's attention layers is stored: one codec for the keys and one for the
-// values, of the layers with a sliding window and of those that see everything.
-struct KvChoice {
-  Codec sliding_keys, sliding_values, full_keys, full_values;
-
-  KvChoice() = default;  // bf16
-  explicit KvChoice(const Codec& all)
-      : sliding_keys(all), sliding_values(all), full_keys(all), full_values(all) {}
-};
 
 // The state that one layer needs.
 struct LayerShape {
@@ -80,13 +71,9 @@ struct ModelInfo {
 // Without reading weights. kUnsupported names a model type that no family here covers.
 WINDROW_API Result<ModelInfo> read_model_info(const std::string& folder);
 
-// The plan of a model's state: layers of equal window, heads and head dim form a group, in order of
-// their first layer. What Model::plan gives; needs no weights.
+// The plan of a model's state: layers of equal window, heads, head dim and codecs form a group, in order of
+// their first layer. What Model::plan gives; needs no weights. Refuses what check_kv_choice refuses.
 WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
-
-// Codec::parse, but an affine codec without a group ("q4") gets the one that fits all layers: 64, or
-// 32 where some head_dim is no multiple of 64.
-WINDROW_API Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> layers);
 
 struct LoadOptions {
   // Called on the loading thread with the bytes of weights that are ready and their total, several
@@ -125,8 +112,8 @@ struct ForwardProfile {
   double layers = 0;     // everything else: norms, rotations, activations, embedding
 };
 
-// What one attention layer of a forward pass worked on, for all tokens of the step: [tokens, heads, dim] each.
-// The spans are valid during the call.
+// What one attention layer of a forward pass worked on, for all tokens of the step: [tokens, heads, dim]
+// each. The spans are valid during the call.
 struct AttentionTrace {
   int layer = 0;
   std::span<const float> q;         // as attended with: normed and rotated

@@ -71,10 +71,10 @@ KvChoice KvFlags::choose(const ModelInfo& info) const {
     return chosen;
   };
   KvChoice kv;
-  kv.sliding_keys = codec({{"--kv-sliding", &sliding}, {"--kv-keys", &keys}});
-  kv.sliding_values = codec({{"--kv-sliding", &sliding}, {"--kv-values", &values}});
-  kv.full_keys = codec({{"--kv-full", &full}, {"--kv-keys", &keys}});
-  kv.full_values = codec({{"--kv-full", &full}, {"--kv-values", &values}});
+  kv.sliding.keys = codec({{"--kv-sliding", &sliding}, {"--kv-keys", &keys}});
+  kv.sliding.values = codec({{"--kv-sliding", &sliding}, {"--kv-values", &values}});
+  kv.full.keys = codec({{"--kv-full", &full}, {"--kv-keys", &keys}});
+  kv.full.values = codec({{"--kv-full", &full}, {"--kv-values", &values}});
   return kv;
 }
 
