@@ -9,7 +9,8 @@
 //
 // A text is cut into windows of `context` positions. Each begins in a fresh row with the tokens of `start`
 // (a model's bos), so that every token but those is predicted once. Reference and trials go over the text
-// side by side, chunk by chunk: logits of one chunk are held at a time, and one row of state per trial.
+// side by side, chunk by chunk: the logits of one chunk are held at a time, and a row of state for each
+// trial.
 //
 // Results depend on model, text and options only, not on threads or chunks (model.h, row determinism).
 //
@@ -43,6 +44,9 @@ struct QualityOptions {
   int context = 1024;      // positions of a window, start included; more than start, at most max_positions
   int step_tokens = 512;   // of a chunk, at most; fewer where the logits of a chunk would exceed 32 MiB
   std::size_t tokens = 0;  // scored tokens, at most; 0: all
+  // States of all trials that run side by side, at most (a single one may exceed it); more trials take more
+  // passes over the text, each with a run of the reference.
+  std::size_t state_bytes = std::size_t{1} << 30;
   // Called on the calling thread, positions run over all trials and their total. Must not throw.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };

@@ -48,6 +48,7 @@ using Run = std::function<int()>;
 void add_generate(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
+void add_quality(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 

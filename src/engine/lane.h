@@ -9,6 +9,7 @@
 #include "windrow/model.h"
 #include "windrow/status.h"
 #include "windrow/store.h"
+#include "windrow/threads.h"
 
 namespace windrow {
 
@@ -28,27 +29,29 @@ inline Result<Step> begin_step(StateStore& store, Row& row, std::size_t tokens) 
 }
 
 struct Lane {
+  const Model* model;
   StatePlan plan;
   StateStore store;
-  Runner runner;
   Row row;
 
-  static Result<Lane> create(const Model& model, const KvChoice& kv, const Limits& limits, ThreadPool& pool) {
-    Result<StatePlan> plan = model.plan(kv, limits);
-    if (!plan.ok()) return plan.status();
-    Result<StateStore> store = StateStore::create(*plan);
+  static Result<Lane> create(const Model& model, StatePlan plan) {
+    Result<StateStore> store = StateStore::create(plan);
     if (!store.ok()) return store.status();
-    Result<Runner> runner = Runner::create(model, *plan, pool);
-    if (!runner.ok()) return runner.status();
-    return Lane{std::move(*plan), std::move(*store), std::move(*runner), Row()};
+    return Lane{&model, std::move(plan), std::move(*store), Row()};
   }
 
   Status restart() { return renew_row(store, row); }
+
+  // The runner lives for one step: the activations of many lanes would take more memory than their states,
+  // and making one costs little beside a step of many tokens.
   Status forward(std::span<const std::int32_t> ids, std::span<const std::int32_t> wanted,
-                 std::span<float> logits) {
+                 std::span<float> logits, ThreadPool& pool, AttentionObserver observer = {}) {
+    Result<Runner> runner = Runner::create(*model, plan, pool);
+    if (!runner.ok()) return runner.status();
+    runner->set_observer(std::move(observer));
     Result<Step> step = begin_step(store, row, ids.size());
     if (!step.ok()) return step.status();
-    if (Status s = runner.forward(*step, ids, wanted, logits); !s.ok()) return s;
+    if (Status s = runner->forward(*step, ids, wanted, logits); !s.ok()) return s;
     return step->resolve();
   }
 };
