@@ -24,7 +24,7 @@ class Suggester {
     if (Status s = check(); !s.ok()) return s;
     if (Status s = weigh(); !s.ok()) return s;
     if (least_ > suggest_.budget) {
-      return invalid(fmt::format("suggestion: a budget of {} bytes, a row of {} positions takes at least {}",
+      return invalid(fmt::format("a budget of {} bytes, a row of {} positions takes at least {}",
                                  suggest_.budget, options_.context, least_));
     }
     if (Status s = measure_slots(); !s.ok()) return s;
