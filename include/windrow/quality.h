@@ -35,9 +35,9 @@
 namespace windrow {
 
 struct QualityText {
-  std::vector<std::int32_t> ids;    // of the text alone
-  std::vector<std::int32_t> start;  // fed before each window, never scored; without it the first token of
-                                    // the text is not scored either
+  std::vector<std::int32_t> ids = {};    // of the text alone
+  std::vector<std::int32_t> start = {};  // fed before each window, never scored; without it the first token
+                                         // of the text is not scored either
 };
 
 struct QualityOptions {
@@ -48,7 +48,7 @@ struct QualityOptions {
   // passes over the text, each with a run of the reference.
   std::size_t state_bytes = std::size_t{1} << 30;
   // Called on the calling thread, positions run over all trials and their total. Must not throw.
-  std::function<void(std::size_t done, std::size_t total)> progress;
+  std::function<void(std::size_t done, std::size_t total)> progress = {};
 };
 
 // Of a trial's predictions q from the reference's p, over the scored tokens. A token's divergence is
@@ -67,7 +67,7 @@ struct Divergence {
 
 // One way to run the model beside the reference.
 struct KvTrial {
-  KvChoice kv;
+  KvChoice kv = {};
   bool attention = false;        // fill TrialReport::attention
   const Model* model = nullptr;  // another model of the same layers and vocabulary; null: the reference's
 };
@@ -106,14 +106,14 @@ WINDROW_API KvChoice with_codecs(KvChoice base, std::span<const int> unit, const
 WINDROW_API Result<std::size_t> kv_row_bytes(const ModelInfo& info, const KvChoice& kv, int tokens);
 
 struct SuggestOptions {
-  std::size_t budget = 0;               // bytes of one row at QualityOptions::context positions
-  std::vector<Codec> codecs;            // candidates, for keys and values alike; at least one
-  std::vector<std::vector<int>> units;  // layers stored alike, all that kv_units() names, each once
+  std::size_t budget = 0;                    // bytes of one row at QualityOptions::context positions
+  std::vector<Codec> codecs = {};            // candidates, for keys and values alike; at least one
+  std::vector<std::vector<int>> units = {};  // layers stored alike, all that kv_units() names, each once
 };
 
 // An assignment that was measured as a whole.
 struct Assignment {
-  KvChoice kv;
+  KvChoice kv = {};
   std::size_t bytes = 0;  // of one row at `context` positions
   Divergence divergence;
 };

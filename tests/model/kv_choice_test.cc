@@ -17,9 +17,8 @@ ModelInfo info() {
   info.model_type = "test_text";
   info.layers = {kSliding, kSliding, kFull, kSliding, kSliding, {}};
   info.layers[4].donor = 3;
-  info.layers[5].recurrent =
-      RecurrentShape{.conv = {.channels = 16, .taps = 4},
-                     .delta = {.key_heads = 1, .value_heads = 1, .key_dim = 4, .value_dim = 8}};
+  info.layers[5].recurrent = RecurrentShape{
+      .delta = {.key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 16}, .conv = {.channels = 48}};
   return info;
 }
 
