@@ -65,13 +65,13 @@ bool DivergenceSum::add(const ReferenceLogits& reference, std::span<const float>
     const float* x = reference.row(t);
     const double* p = reference.probabilities(t);
     sums[t] = log_sum_exp(y);
-    // sum p (log p - log q) = sum p (x - y) - log_sum(x) + log_sum(y)
-    double mean = 0;
+    double kld = 0;
     for (std::size_t i = 0; i < vocab; i++) {
-      mean += p[i] * (static_cast<double>(x[i]) - static_cast<double>(y[i]));
+      const double log_p = static_cast<double>(x[i]) - reference.log_sum(t);
+      const double log_q = static_cast<double>(y[i]) - sums[t].value;
+      kld += p[i] * (log_p - log_q);
     }
-    // Rounding may leave a zero slightly negative.
-    klds_[before + t] = std::max(0.0, mean - reference.log_sum(t) + sums[t].value);
+    klds_[before + t] = std::max(0.0, kld);  // rounding may leave a zero slightly negative
   });
   for (std::size_t t = 0; t < targets.size(); t++) {
     same_ += sums[t].top == reference.top(t);

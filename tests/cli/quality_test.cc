@@ -88,9 +88,9 @@ TEST(CliQuality, TheJsonHasThePromisedObject) {
 TEST(CliQuality, ASuggestionIsWrittenAndReadByEveryCommand) {
   const TempFolder dir;
   const std::string out = dir.path("kv.json"), svg = dir.path("plot.svg");
-  const Json j = run_json({"--kv", "q8,q4,q3,q2", "--suggest", "40K", "--out", out, "--svg", svg});
+  const Json j = run_json({"--kv", "q8,q4,q3,q2", "--suggest", "42K", "--out", out, "--svg", svg});
   const Json& s = j["suggestion"];
-  EXPECT_EQ(s["budget"], 40 << 10);
+  EXPECT_EQ(s["budget"], 42 << 10);
   EXPECT_LE(s["row_bytes"], s["budget"]);
   EXPECT_EQ(s["uniform"]["codec"], "q3:64");
   EXPECT_LT(s["kld"]["mean"].get<double>(), s["uniform"]["kld"]["mean"].get<double>());
@@ -170,7 +170,7 @@ TEST(CliQuality, ATextThatCanNotBeMeasuredIsNamed) {
 
 TEST(CliQuality, WrongFlagsAreNamed) {
   expect_usage_error({"quality", "--model", kStoryteller}, "--text is required");
-  expect_usage_error(args({"--kv", "q8,q7"}), "--kv: codec \"q7\": bits are 2, 3, 4, 5, 6 or 8");
+  expect_usage_error(args({"--kv", "q8,q7"}), "--kv: codec \"q7\": affine bits are 2, 3, 4, 5, 6 or 8");
   expect_usage_error(args({"--kv", "q4,q4:64"}), "--kv: q4:64 is given twice");
   expect_usage_error(
       args({"--suggest", "many"}),
