@@ -67,13 +67,22 @@ class RopeReader {
     if (local != 0) sliding.theta = local;
     const bool per_type = part_.family.rope_per_layer_type || local != 0;
 
+    if (text_.has("rope_parameters")) {
+      read_parameters(full, sliding, per_type);
+    } else {
+      part_.config.rope_full =
+          has_scaling() ? read_one(text_.object("rope_scaling"), full) : family_rope(full);
+      part_.config.rope_sliding = per_type ? plain_rope(sliding) : part_.config.rope_full;
+    }
+  }
+
+ private:
+  bool has_scaling() const { return text_.has("rope_scaling"); }
+
+  // The new style.
+  void read_parameters(const Surroundings& full, const Surroundings& sliding, bool per_type) {
     RopeConfig& of_full = part_.config.rope_full;
     RopeConfig& of_sliding = part_.config.rope_sliding;
-    of_full = text_.has("rope_scaling") ? read_one(text_.object("rope_scaling"), full) : family_rope(full);
-    of_sliding = per_type ? plain_rope(sliding) : of_full;
-    if (!text_.has("rope_parameters")) return;
-
-    const RopeConfig scaled = of_full;
     const JsonReader parameters = text_.object("rope_parameters");
     if (parameters.has("full_attention") || parameters.has("sliding_attention")) {
       of_full = parameters.has("full_attention") ? read_one(parameters.object("full_attention"), full)
@@ -87,10 +96,9 @@ class RopeReader {
     } else {
       of_full = of_sliding = read_one(parameters, full);
     }
-    if (text_.has("rope_scaling")) compare(scaled, of_full);
+    if (has_scaling()) compare(read_one(text_.object("rope_scaling"), full), of_full);
   }
 
- private:
   // Two statements of the scaling that disagree would give a wrong model, whichever is taken.
   void compare(RopeConfig old_style, const RopeConfig& new_style) {
     old_style.theta = new_style.theta;
