@@ -143,12 +143,17 @@ class RopeReader {
     }
     const int dim = rotary_dim(around.head_dim, c);
     if (dim < 2 || dim % 2 != 0) {
-      rope.fail("partial_rotary_factor",
-                fmt::format("is {:g}: {} of {} dimensions would turn, expected an even number",
-                            c.partial_rotary_factor, dim, around.head_dim));
+      fail(rope, "partial_rotary_factor",
+           fmt::format("is {:g}: {} of {} dimensions would turn, expected an even number",
+                       c.partial_rotary_factor, dim, around.head_dim));
     }
     read_scaling(rope, dim, c);
     return c;
+  }
+
+  // About a key that may stand in the rope's object or around it.
+  void fail(JsonReader& rope, const char* key, const std::string& what) {
+    (rope.has(key) ? rope : text_).fail(key, what);
   }
 
   RopeType read_type(JsonReader& rope) {
@@ -195,8 +200,8 @@ class RopeReader {
     c.factor = rope.require_double("factor", kMinFactor, kMaxFactor);
     c.original_max_positions = part_.config.max_position_embeddings;
     if (dim < 4) {
-      rope.fail("partial_rotary_factor",
-                fmt::format("leaves {} rotary dimensions, dynamic ropes need 4", dim));
+      fail(rope, "partial_rotary_factor",
+           fmt::format("leaves {} rotary dimensions, dynamic ropes need 4", dim));
     }
   }
 
@@ -224,7 +229,7 @@ class RopeReader {
       rope.fail("beta_fast",
                 fmt::format("is {:g}, expected at least the beta_slow {:g}", c.beta_fast, c.beta_slow));
     }
-    if (c.theta == 1) rope.fail("rope_theta", "is 1, yarn needs more");  // it divides by the logarithm
+    if (c.theta == 1) fail(rope, "rope_theta", "is 1, yarn needs more");  // it divides by the logarithm
   }
 
   void read_longrope(JsonReader& rope, std::size_t pairs, RopeConfig& c) {
