@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <string>
 
 #include "model/rope.h"
@@ -123,7 +122,10 @@ class RopeReader {
     const std::string_view text = part_.family.rope;
     if (text.empty()) return plain_rope(around);
     const Result<Json> json = parse_json(text, "the family's rope", {.max_bytes = 1000});
-    assert(json.ok());
+    if (!json.ok()) {  // memory ran out
+      text_.fail("rope_parameters", json.status().message(), json.status().code());
+      return {};
+    }
     return read_one(text_.with(*json), around);
   }
 
