@@ -37,11 +37,13 @@ struct Description {
 };
 
 Result<Description> read_description(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  Result<std::string> type = load_model_type(folder);
+  if (!type.ok()) return type.status();
+  Result<const FamilyEntry*> family = find_family(*type);
+  if (!family.ok()) return family.status().with_context(file);
   Result<ModelConfig> config = load_config(folder);
   if (!config.ok()) return config.status();
-  const std::string file = folder + "/config.json";
-  Result<const FamilyEntry*> family = find_family(config->model_type);
-  if (!family.ok()) return family.status().with_context(file);
   Result<DecoderSpec> spec = (*family)->describe(*config);
   if (!spec.ok()) return spec.status().with_context(file);
   ModelInfo info = describe(*config, spec->layers);
