@@ -49,6 +49,7 @@ struct AffineFormat {
 //   kDefault, kFast the upper 16 bits of fixed point, columns (4j, 4j + 2) and (4j + 1, 4j + 3) in a dword:
 //                   [j][2][row]
 //   kDefault        the lower 7 bits as bytes, columns 4j .. 4j + 3 in a dword: [j][row]
+//   both, if H = 1  the upper 16 bits once more as bytes: all high ones [j], then all low, signed ones [j]
 //   all             the sums of the group's x [row]; kDefault and kFast: units of the fixed point [row]
 inline constexpr std::size_t kBlockRows = 4;
 
@@ -57,10 +58,11 @@ struct InputFormat {
   std::size_t group = 0;
 
   // Dwords before the sums, a row.
-  std::size_t words() const {
-    return compute == Compute::kF32 ? group : compute == Compute::kFast ? group / 2 : group / 2 + group / 4;
+  std::size_t words(std::size_t height) const {
+    if (compute == Compute::kF32) return group;
+    return group / 2 + (compute == Compute::kDefault ? group / 4 : 0) + (height == 1 ? group / 2 : 0);
   }
-  std::size_t block_bytes(std::size_t height) const { return round_up((words() + 2) * height * 4, 64); }
+  std::size_t block_bytes(std::size_t height) const { return round_up((words(height) + 2) * height * 4, 64); }
   friend bool operator==(const InputFormat&, const InputFormat&) = default;
 };
 inline constexpr std::size_t kMaxBlockBytes = (kMaxAffineGroup + 2) * kBlockRows * 4 + 64;

@@ -15,6 +15,7 @@
 #include "model/product_affine.h"
 #include "model/product_affine_input-inl.h"
 #include "model/product_affine_kernels-inl.h"
+#include "model/product_affine_row-inl.h"
 #include "model/product_affine_unpack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,6 +29,9 @@ constexpr std::size_t kAffinePassRows = 128;
 // Columns of a block's group that share L1 with x: at 64 columns four tiles are 12 KB of words and bytes, or
 // 16 KB of f32.
 constexpr std::size_t kUnpackedColumns = 256;
+
+// How far ahead of one row's kernel each stream is fetched.
+constexpr std::size_t kRowAhead = 2048;
 
 using UnpackCodes = void (*)(const std::byte*, std::ptrdiff_t, std::size_t, Unpacked);
 using UnpackParams = void (*)(const std::byte*, std::ptrdiff_t, float*);
@@ -57,6 +61,27 @@ UnpackParams params_function(DType dtype) {
     case DType::kF16: return unpack_params<F16Format>;
     default: return unpack_params<BF16Format>;
   }
+}
+
+using RowFunction = void (*)(const std::byte*, std::ptrdiff_t, std::size_t, const std::byte*, const float*,
+                             float*);
+
+template <Compute compute>
+RowFunction row_function(int bits) {
+  switch (bits) {
+    case 2: return row_group<2, compute>;
+    case 3: return row_group<3, compute>;
+    case 4: return row_group<4, compute>;
+    case 5: return row_group<5, compute>;
+    case 6: return row_group<6, compute>;
+    default: return row_group<8, compute>;
+  }
+}
+// Null: f32 has no kernel of its own for one row.
+RowFunction row_function(int bits, Compute compute) {
+  if (compute == Compute::kF32) return nullptr;
+  return compute == Compute::kFast ? row_function<Compute::kFast>(bits)
+                                   : row_function<Compute::kDefault>(bits);
 }
 
 // [height - 1]
@@ -171,7 +196,41 @@ void affine_block(const AffineJob& job, const Functions& functions, std::size_t 
   }
 }
 
+// One row over the tiles [tile, tile + tiles); those at `following` are read next.
+void row_block(const AffineJob& job, UnpackParams unpack, RowFunction run, std::size_t tile,
+               std::size_t tiles, std::size_t following) {
+  HWY_ALIGN float sums[kAffineTiles * kTileRows] = {};
+  HWY_ALIGN float params[2 * kTileRows];
+  const std::size_t group = job.format.group, groups = job.cols / group;
+  const std::size_t group_bytes = job.format.group_bytes(), tile_bytes = groups * group_bytes;
+  const std::size_t distance = std::min(groups, div_up(kRowAhead, group_bytes));
+  Input input(job, 0, 1);
+  for (std::size_t g = 0; g < groups; g++) {
+    const std::byte* w = job.weights + tile * tile_bytes + g * group_bytes;
+    const std::byte* next =
+        g + distance < groups ? w + distance * group_bytes
+                              : job.weights + following * tile_bytes + (g + distance - groups) * group_bytes;
+    const std::byte* x = input.block(g, 0);
+    for (std::size_t t = 0; t < tiles; t++) {
+      const std::byte* in = w + t * tile_bytes;
+      unpack(in + job.format.code_bytes(), next - w, params);
+      run(in, next - w, group, x, params, sums + t * kTileRows);
+    }
+  }
+  const std::size_t output = tile * kTileRows, outputs = std::min(tiles * kTileRows, job.outputs - output);
+  const float after = input.after(0);
+  for (std::size_t i = 0; i < outputs; i++) job.y[output + i] = sums[i] * after;
+}
+
 void run_affine(const AffineJob& job) {
+  if (const RowFunction run = row_function(job.format.bits, job.compute); run != nullptr && job.rows == 1) {
+    for (std::size_t tile = job.tile_begin; tile < job.tile_end; tile += kAffineTiles) {
+      const std::size_t end = std::min(tile + kAffineTiles, job.tile_end);
+      const std::size_t following = end < job.tile_end ? end : job.tile_begin;
+      row_block(job, params_function(job.format.params), run, tile, end - tile, following);
+    }
+    return;
+  }
   const Functions functions{unpack_function(job.format.bits, job.compute), params_function(job.format.params),
                             &strip_functions(job.format.bits, job.compute)};
   const std::size_t most = std::min(kAffineTiles, kUnpackedColumns / job.format.group);
