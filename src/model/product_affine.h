@@ -33,6 +33,12 @@ constexpr bool is_affine_group(int group) { return group == 32 || group == 64 ||
 constexpr int low_plane(int bits) { return bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits; }
 constexpr int high_plane(int bits) { return bits - low_plane(bits); }
 
+// The chain that a matrix is computed by. Sums of bytes of x with codes of 8 bits must be widened at each
+// step, for which AVX2 takes longer than for f32 FMAs: there the default is that chain.
+constexpr Compute affine_chain(int bits, Compute compute) {
+  return bits == 8 && compute == Compute::kDefault ? Compute::kF32 : compute;
+}
+
 struct AffineFormat {
   int bits = 0;
   std::size_t group = 0;
@@ -100,7 +106,7 @@ struct PreparedInput {
 struct AffineJob {
   const std::byte* weights;  // tile 0
   AffineFormat format;
-  Compute compute;
+  Compute compute;  // the chain
   std::size_t cols, outputs;
   std::size_t tile_begin, tile_end;
   const float* x;

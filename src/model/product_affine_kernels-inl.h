@@ -28,13 +28,17 @@ inline constexpr std::size_t kStripVectors = 2;
 inline constexpr std::size_t kAffineStrip = kStripVectors * kLanes;  // outputs
 
 // The instructions that Highway 1.0.3 has no name for. Elsewhere their sums are taken lane by lane.
+#undef WINDROW_X86_DOTS
+#undef WINDROW_REGISTER
 #if HWY_TARGET == HWY_AVX2
 #define WINDROW_X86_DOTS 1
+#define WINDROW_REGISTER "x"
 HWY_INLINE VecI madd_words(VecI a, VecI b) { return VecI{_mm256_madd_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI madd_bytes(VecI a, VecI b) { return VecI{_mm256_maddubs_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI add_words(VecI a, VecI b) { return VecI{_mm256_add_epi16(a.raw, b.raw)}; }
 #elif HWY_TARGET == HWY_AVX3
 #define WINDROW_X86_DOTS 1
+#define WINDROW_REGISTER "v"
 HWY_INLINE VecI madd_words(VecI a, VecI b) { return VecI{_mm512_madd_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI madd_bytes(VecI a, VecI b) { return VecI{_mm512_maddubs_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI add_words(VecI a, VecI b) { return VecI{_mm512_add_epi16(a.raw, b.raw)}; }
@@ -44,78 +48,107 @@ HWY_INLINE VecI madd_words(VecI a, VecI b) { return VecI{_mm_madd_epi16(a.raw, b
 HWY_INLINE VecI madd_bytes(VecI a, VecI b) { return VecI{_mm_maddubs_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI add_words(VecI a, VecI b) { return VecI{_mm_add_epi16(a.raw, b.raw)}; }
 #else
-#undef WINDROW_X86_DOTS
 #define WINDROW_X86_DOTS 0
 #endif
 
-// acc += the dot product of two words (codes and upper parts of x), each dword. Told by name to work in
-// place, gcc copies and spills no accumulators.
-HWY_INLINE void dot_words(VecI& acc, VecI codes, VecI x) {
-#if HWY_TARGET == HWY_AVX2
-  VecI t;
-  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(acc.raw), "=&x"(t.raw) : "x"(codes.raw), "x"(x.raw));
-#elif HWY_TARGET == HWY_AVX3
-  VecI t;
-  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(acc.raw), "=&v"(t.raw) : "v"(codes.raw), "v"(x.raw));
+// A way to multiply and add: add() is one accumulator's step, add_two that of two outputs for one x. Told by
+// name to work in place, gcc copies and spills no accumulators; products before sums keep Zen 3's four
+// pipes busier (8 %).
+
+// acc += the dot product of two words (codes and upper parts of x), each dword.
+struct Words {
+  static HWY_INLINE void add(VecI& acc, VecI codes, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+        : "+" WINDROW_REGISTER(acc.raw), "=&" WINDROW_REGISTER(t.raw)
+        : WINDROW_REGISTER(codes.raw), WINDROW_REGISTER(x.raw));
 #elif WINDROW_X86_DOTS
-  acc = hn::Add(acc, madd_words(codes, x));
+    acc = hn::Add(acc, madd_words(codes, x));
 #else
-  const auto high = hn::Mul(hn::ShiftRight<16>(codes), hn::ShiftRight<16>(x));
-  const auto low = hn::Mul(hn::And(codes, hn::Set(I(), 0xffff)), hn::ShiftRight<16>(hn::ShiftLeft<16>(x)));
-  acc = hn::Add(acc, hn::Add(low, high));
+    const auto high = hn::Mul(hn::ShiftRight<16>(codes), hn::ShiftRight<16>(x));
+    const auto low = hn::Mul(hn::And(codes, hn::Set(I(), 0xffff)), hn::ShiftRight<16>(hn::ShiftLeft<16>(x)));
+    acc = hn::Add(acc, hn::Add(low, high));
 #endif
-}
+  }
+  static HWY_INLINE void add_two(VecI& acc0, VecI& acc1, VecI codes0, VecI codes1, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t, u;
+    asm("vpmaddwd %6, %4, %2\n\tvpmaddwd %6, %5, %3\n\tvpaddd %2, %0, %0\n\tvpaddd %3, %1, %1"
+        : "+" WINDROW_REGISTER(acc0.raw), "+" WINDROW_REGISTER(acc1.raw), "=&" WINDROW_REGISTER(t.raw),
+          "=&" WINDROW_REGISTER(u.raw)
+        : WINDROW_REGISTER(codes0.raw), WINDROW_REGISTER(codes1.raw), WINDROW_REGISTER(x.raw));
+#else
+    add(acc0, codes0, x);
+    add(acc1, codes1, x);
+#endif
+  }
+};
 
 // acc += the dot product of four bytes (codes and lower parts of x), each dword; where there are
-// instructions for it, as two words that widen() adds up.
-HWY_INLINE void dot_bytes(VecI& acc, VecI codes, VecI x) {
-#if HWY_TARGET == HWY_AVX2
-  VecI t;
-  asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
-      : "+x"(acc.raw), "=&x"(t.raw)
-      : "x"(codes.raw), "x"(x.raw));
-#elif HWY_TARGET == HWY_AVX3
-  VecI t;
-  asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
-      : "+v"(acc.raw), "=&v"(t.raw)
-      : "v"(codes.raw), "v"(x.raw));
+// instructions for it, as two words that total() adds up.
+struct Bytes {
+  static HWY_INLINE void add(VecI& acc, VecI codes, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t;
+    asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
+        : "+" WINDROW_REGISTER(acc.raw), "=&" WINDROW_REGISTER(t.raw)
+        : WINDROW_REGISTER(codes.raw), WINDROW_REGISTER(x.raw));
 #elif WINDROW_X86_DOTS
-  acc = add_words(acc, madd_bytes(codes, x));
+    acc = add_words(acc, madd_bytes(codes, x));
 #else
-  WINDROW_UNROLL for (int i = 0; i < 4; i++) {
-    const auto x_byte = hn::ShiftRight<24>(hn::ShiftLeftSame(x, 24 - 8 * i));
-    const auto code = hn::And(hn::ShiftRightSame(codes, 8 * i), hn::Set(I(), 0xff));
-    acc = hn::Add(acc, hn::Mul(code, x_byte));
+    WINDROW_UNROLL for (int i = 0; i < 4; i++) {
+      const auto x_byte = hn::ShiftRight<24>(hn::ShiftLeftSame(x, 24 - 8 * i));
+      const auto code = hn::And(hn::ShiftRightSame(codes, 8 * i), hn::Set(I(), 0xff));
+      acc = hn::Add(acc, hn::Mul(code, x_byte));
+    }
+#endif
   }
+  static HWY_INLINE void add_two(VecI& acc0, VecI& acc1, VecI codes0, VecI codes1, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t, u;
+    asm("vpmaddubsw %6, %4, %2\n\tvpmaddubsw %6, %5, %3\n\tvpaddw %2, %0, %0\n\tvpaddw %3, %1, %1"
+        : "+" WINDROW_REGISTER(acc0.raw), "+" WINDROW_REGISTER(acc1.raw), "=&" WINDROW_REGISTER(t.raw),
+          "=&" WINDROW_REGISTER(u.raw)
+        : WINDROW_REGISTER(codes0.raw), WINDROW_REGISTER(codes1.raw), WINDROW_REGISTER(x.raw));
+#else
+    add(acc0, codes0, x);
+    add(acc1, codes1, x);
 #endif
-}
-HWY_INLINE VecI widen(VecI acc) {
+  }
+  static HWY_INLINE VecI total(VecI acc) {
 #if WINDROW_X86_DOTS
-  return madd_words(acc, hn::Set(I(), 0x00010001));
+    return madd_words(acc, hn::Set(I(), 0x00010001));
 #else
-  return acc;
+    return acc;
 #endif
-}
-// The same with the widening in it, for codes of which two products already fill a word.
-HWY_INLINE void dot_bytes_wide(VecI& acc, VecI codes, VecI x) {
-#if HWY_TARGET == HWY_AVX2
-  VecI t;
-  asm("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
-      : "+x"(acc.raw), "=&x"(t.raw)
-      : "x"(codes.raw), "x"(x.raw), "x"(hn::Set(I(), 0x00010001).raw));
-#elif HWY_TARGET == HWY_AVX3
-  VecI t;
-  asm("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
-      : "+v"(acc.raw), "=&v"(t.raw)
-      : "v"(codes.raw), "v"(x.raw), "v"(hn::Set(I(), 0x00010001).raw));
-#elif WINDROW_X86_DOTS
-  acc = hn::Add(acc, widen(madd_bytes(codes, x)));
-#else
-  dot_bytes(acc, codes, x);
-#endif
-}
+  }
+};
 
-// How many times dot_bytes may add before widen: steps * 2 * max code * 64 <= 32767.
+// The same with the addition of words in each step, for codes of which two products may fill a word.
+struct WideBytes {
+  static HWY_INLINE void add(VecI& acc, VecI codes, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t;
+    asm("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+" WINDROW_REGISTER(acc.raw), "=&" WINDROW_REGISTER(t.raw)
+        : WINDROW_REGISTER(codes.raw), WINDROW_REGISTER(x.raw),
+          WINDROW_REGISTER(hn::Set(I(), 0x00010001).raw));
+#elif WINDROW_X86_DOTS
+    acc = hn::Add(acc, Bytes::total(madd_bytes(codes, x)));
+#else
+    Bytes::add(acc, codes, x);
+#endif
+  }
+  static HWY_INLINE void add_two(VecI& acc0, VecI& acc1, VecI codes0, VecI codes1, VecI x) {
+    add(acc0, codes0, x);
+    add(acc1, codes1, x);
+  }
+  static HWY_INLINE VecI total(VecI acc) { return acc; }
+};
+#undef WINDROW_REGISTER
+
+// How many times Bytes may add before total: steps * 2 * max code * 64 <= 32767.
 constexpr std::size_t byte_steps(int bits) { return bits == 8 ? 1 : bits == 6 ? 4 : bits == 5 ? 8 : 16; }
 static_assert(1 * 2 * 255 * 64 <= 32767 && 4 * 2 * 63 * 64 <= 32767 && 8 * 2 * 31 * 64 <= 32767 &&
               16 * 2 * 15 * 64 <= 32767);
@@ -147,23 +180,11 @@ HWY_INLINE void step(Block<H>& acc, const std::int32_t* line, std::size_t stride
   WINDROW_UNROLL for (std::size_t v = 0; v < kStripVectors; v++) c[v] = hn::Load(I(), line + v * stride);
   WINDROW_UNROLL for (std::size_t r = 0; r < H; r++) {
     const VecI b = hn::Set(I(), x[r]);
-    WINDROW_UNROLL for (std::size_t v = 0; v < kStripVectors; v++) Dot::add(acc[r][v], c[v], b);
+    Dot::add_two(acc[r][0], acc[r][1], c[0], c[1], b);
   }
   // Without this the compiler moves the loads of later steps here, and spills.
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
-struct Words {
-  static HWY_INLINE void add(VecI& acc, VecI c, VecI x) { dot_words(acc, c, x); }
-};
-struct Bytes {
-  static HWY_INLINE void add(VecI& acc, VecI c, VecI x) { dot_bytes(acc, c, x); }
-  static HWY_INLINE VecI total(VecI acc) { return widen(acc); }
-};
-struct WideBytes {
-  static HWY_INLINE void add(VecI& acc, VecI c, VecI x) { dot_bytes_wide(acc, c, x); }
-  static HWY_INLINE VecI total(VecI acc) { return acc; }
-};
-
 // acc = the dots of `lines` lines of weights, an even number, with x.
 template <std::size_t H, class Dot>
 HWY_INLINE void dots(Block<H>& acc, const std::int32_t* line, std::size_t stride, const std::int32_t* x,

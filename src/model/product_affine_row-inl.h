@@ -1,4 +1,4 @@
-// One row of x times a tile of affine weights: codes meet x in the registers they are unpacked in.
+// One row of x times a few tiles of affine weights: codes meet x in the registers they are unpacked in.
 // Compiled once per SIMD target (see product_affine_tiles.cc). The arithmetic is that of
 // product_affine_kernels-inl.h: the sums are the same integers.
 #if defined(WINDROW_PRODUCT_AFFINE_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -44,17 +44,17 @@ HWY_INLINE void row_quad(const std::byte* chunk, const RowInput& x, RowSums& sum
   WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) {
     const VecI v = code_bytes<bits, j>(chunk, p);
     if constexpr (in_bytes(bits)) {
-      dot_bytes(sums.high[p], v, hn::Set(d, x.high[j]));
-      dot_bytes(sums.low[p], v, hn::Set(d, x.low[j]));
+      Bytes::add(sums.high[p], v, hn::Set(d, x.high[j]));
+      Bytes::add(sums.low[p], v, hn::Set(d, x.low[j]));
     } else {
-      dot_words(sums.upper[p], even_bytes(v), hn::Set(d, x.words[2 * j]));
-      dot_words(sums.upper[p], odd_bytes(v), hn::Set(d, x.words[2 * j + 1]));
+      Words::add(sums.upper[p], even_bytes(v), hn::Set(d, x.words[2 * j]));
+      Words::add(sums.upper[p], odd_bytes(v), hn::Set(d, x.words[2 * j + 1]));
     }
     if constexpr (compute == Compute::kDefault) {
       if constexpr (byte_steps(bits) >= 8) {
-        dot_bytes(sums.lower[p], v, hn::Set(d, x.lower[j]));
+        Bytes::add(sums.lower[p], v, hn::Set(d, x.lower[j]));
       } else {
-        dot_bytes_wide(sums.lower[p], v, hn::Set(d, x.lower[j]));
+        WideBytes::add(sums.lower[p], v, hn::Set(d, x.lower[j]));
       }
     }
   }
@@ -82,38 +82,115 @@ HWY_INLINE void row_chunk(const std::byte* chunk, const RowInput& x, VecI (&uppe
   row_quad<bits, compute, 7>(chunk, x, sums);
   WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) {
     if constexpr (in_bytes(bits)) {
-      const VecI both = hn::Add(hn::ShiftLeft<8>(widen(sums.high[p])), widen(sums.low[p]));
+      const VecI both = hn::Add(hn::ShiftLeft<8>(Bytes::total(sums.high[p])), Bytes::total(sums.low[p]));
       upper[p] = hn::Add(upper[p], both);
     } else {
       upper[p] = sums.upper[p];
     }
     if constexpr (compute == Compute::kDefault) {
-      lower[p] = wide ? sums.lower[p] : hn::Add(lower[p], widen(sums.lower[p]));
+      lower[p] = wide ? sums.lower[p] : hn::Add(lower[p], Bytes::total(sums.lower[p]));
     }
   }
 }
 
-// Adds one group of the 16 outputs of a tile to y[16], and fetches the weights `ahead` bytes further on.
-template <int bits, Compute compute>
-HWY_NOINLINE void row_group(const std::byte* w, std::ptrdiff_t ahead, std::size_t group,
-                            const std::byte* prepared, const float* params, float* y) {
+// What a row's kernels are given: one group of `tiles` tiles.
+struct RowGroup {
+  const std::byte* w;  // tile t's at w + t * tile_bytes
+  std::size_t tile_bytes, tiles;
+  std::ptrdiff_t ahead;  // weights this far on are fetched
+  std::size_t group;
+  const std::byte* x;   // prepared
+  const float* params;  // [tile][scale, bias][16]
+  float* y;             // [tile][16], added to; vector aligned
+};
+inline constexpr std::size_t kRowTiles = 4;  // at most; as many streams read fastest on Zen 3
+
+HWY_INLINE void finish_tile(const RowGroup& g, std::size_t t, const Vec (&a)[kParts], float sum) {
   const F f;
-  const auto* words = reinterpret_cast<const std::int32_t*>(prepared);
-  RowInput x = row_input(words, group, compute);
-  const auto* sums = reinterpret_cast<const float*>(x.low + group / 4);
-  VecI upper[kParts], lower[kParts];
-  WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) upper[p] = lower[p] = hn::Zero(I());
-  for (std::size_t c = 0; c < group; c += kChunk, w += bits * 64) {
-    WINDROW_UNROLL for (int line = 0; line < bits; line++) __builtin_prefetch(w + line * 64 + ahead, 0, 2);
-    row_chunk<bits, compute>(w, x, upper, lower);
-    x = {x.words + 16, x.lower + 8, x.high + 8, x.low + 8};
-  }
   WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) {
-    const Vec a = fixed_sum<compute>(upper[p], lower[p], hn::Set(f, sums[1]));
-    const Vec scale = hn::Load(f, params + p * kLanes), bias = hn::Load(f, params + kTileRows + p * kLanes);
-    float* out = y + p * kLanes;
-    hn::Store(finish(a, scale, bias, hn::Set(f, sums[0]), hn::Load(f, out)), f, out);
+    const float* params = g.params + t * 2 * kTileRows + p * kLanes;
+    float* y = g.y + t * kTileRows + p * kLanes;
+    hn::Store(
+        finish(a[p], hn::Load(f, params), hn::Load(f, params + kTileRows), hn::Set(f, sum), hn::Load(f, y)),
+        f, y);
   }
+}
+
+template <int bits>
+HWY_INLINE void fetch_chunk(const std::byte* w) {
+  WINDROW_UNROLL for (int line = 0; line < bits; line++) __builtin_prefetch(w + line * 64, 0, 2);
+}
+
+template <int bits, Compute compute>
+void row_fixed(const RowGroup& g) {
+  const auto* words = reinterpret_cast<const std::int32_t*>(g.x);
+  const RowInput begin = row_input(words, g.group, compute);
+  const auto* sums = reinterpret_cast<const float*>(begin.low + g.group / 4);
+  for (std::size_t t = 0; t < g.tiles; t++) {
+    const std::byte* w = g.w + t * g.tile_bytes;
+    RowInput x = begin;
+    VecI upper[kParts], lower[kParts];
+    WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) upper[p] = lower[p] = hn::Zero(I());
+    for (std::size_t c = 0; c < g.group; c += kChunk, w += bits * 64) {
+      fetch_chunk<bits>(w + g.ahead);
+      row_chunk<bits, compute>(w, x, upper, lower);
+      x = {x.words + 16, x.lower + 8, x.high + 8, x.low + 8};
+    }
+    Vec a[kParts];
+    WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) {
+      a[p] = fixed_sum<compute>(upper[p], lower[p], hn::Set(F(), sums[1]));
+    }
+    finish_tile(g, t, a, sums[0]);
+  }
+}
+
+// a = fma(code, x, a) for the columns 4j .. 4j + 3 of a chunk.
+template <int bits, int j>
+HWY_INLINE void row_float_quad(const std::byte* const (&w)[kRowTiles], const float* x,
+                               Vec (&acc)[kRowTiles][kParts]) {
+  const F f;
+  const VecI byte = hn::Set(I(), 0xff);
+  Vec b[4];
+  WINDROW_UNROLL for (int i = 0; i < 4; i++) b[i] = hn::Set(f, x[4 * j + i]);
+  WINDROW_UNROLL for (std::size_t t = 0; t < kRowTiles; t++) {
+    WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) {
+      const VecI v = code_bytes<bits, j>(w[t], p);
+      const hn::RebindToUnsigned<I> u;
+      fma_in_place(acc[t][p], hn::ConvertTo(f, hn::And(v, byte)), b[0]);
+      fma_in_place(acc[t][p], hn::ConvertTo(f, hn::And(hn::ShiftRight<8>(v), byte)), b[1]);
+      fma_in_place(acc[t][p], hn::ConvertTo(f, hn::And(hn::ShiftRight<16>(v), byte)), b[2]);
+      const auto last = hn::BitCast(I(), hn::ShiftRight<24>(hn::BitCast(u, v)));
+      fma_in_place(acc[t][p], hn::ConvertTo(f, last), b[3]);
+    }
+  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+// All tiles at once: a chain of FMAs alone would wait for itself. Tiles beyond the last repeat it.
+template <int bits>
+void row_float(const RowGroup& g) {
+  const auto* x = reinterpret_cast<const float*>(g.x);
+  const std::byte* w[kRowTiles];
+  for (std::size_t t = 0; t < kRowTiles; t++) w[t] = g.w + std::min(t, g.tiles - 1) * g.tile_bytes;
+  Vec acc[kRowTiles][kParts];
+  WINDROW_UNROLL for (std::size_t t = 0; t < kRowTiles; t++) {
+    WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) acc[t][p] = hn::Zero(F());
+  }
+  for (const float* end = x + g.group; x != end; x += kChunk) {
+    row_float_quad<bits, 0>(w, x, acc);
+    row_float_quad<bits, 1>(w, x, acc);
+    row_float_quad<bits, 2>(w, x, acc);
+    row_float_quad<bits, 3>(w, x, acc);
+    row_float_quad<bits, 4>(w, x, acc);
+    row_float_quad<bits, 5>(w, x, acc);
+    row_float_quad<bits, 6>(w, x, acc);
+    row_float_quad<bits, 7>(w, x, acc);
+    for (std::size_t t = 0; t < kRowTiles; t++) {
+      fetch_chunk<bits>(w[t] + g.ahead);
+      w[t] += bits * 64;
+    }
+  }
+  for (std::size_t t = 0; t < g.tiles; t++) finish_tile(g, t, acc[t], x[0]);
 }
 
 }  // namespace windrow::internal::HWY_NAMESPACE

@@ -63,25 +63,24 @@ UnpackParams params_function(DType dtype) {
   }
 }
 
-using RowFunction = void (*)(const std::byte*, std::ptrdiff_t, std::size_t, const std::byte*, const float*,
-                             float*);
-
-template <Compute compute>
-RowFunction row_function(int bits) {
-  switch (bits) {
-    case 2: return row_group<2, compute>;
-    case 3: return row_group<3, compute>;
-    case 4: return row_group<4, compute>;
-    case 5: return row_group<5, compute>;
-    case 6: return row_group<6, compute>;
-    default: return row_group<8, compute>;
+using RowFunction = void (*)(const RowGroup&);
+template <int bits>
+RowFunction row_function(Compute compute) {
+  switch (compute) {
+    case Compute::kF32: return row_float<bits>;
+    case Compute::kFast: return row_fixed<bits, Compute::kFast>;
+    default: return row_fixed<bits, Compute::kDefault>;
   }
 }
-// Null: f32 has no kernel of its own for one row.
 RowFunction row_function(int bits, Compute compute) {
-  if (compute == Compute::kF32) return nullptr;
-  return compute == Compute::kFast ? row_function<Compute::kFast>(bits)
-                                   : row_function<Compute::kDefault>(bits);
+  switch (bits) {
+    case 2: return row_function<2>(compute);
+    case 3: return row_function<3>(compute);
+    case 4: return row_function<4>(compute);
+    case 5: return row_function<5>(compute);
+    case 6: return row_function<6>(compute);
+    default: return row_function<8>(compute);
+  }
 }
 
 // [height - 1]
@@ -145,7 +144,7 @@ void affine_block(const AffineJob& job, const Functions& functions, std::size_t 
   HWY_ALIGN std::int32_t unpacked[kUnpackedColumns * kTileRows];
   const std::size_t group = job.format.group, groups = job.cols / group;
   const std::size_t group_bytes = job.format.group_bytes(), tile_bytes = groups * group_bytes;
-  const std::size_t blocks = div_up(rows, kBlockRows), strips = div_up(tiles * kTileRows, kAffineStrip);
+  const std::size_t blocks = div_up(rows, kBlockRows);
   std::fill_n(sums, blocks * kBlockRows * stride, 0.0f);
   // A strip beyond the last tile is computed with it, from zeros, and dropped.
   if (tiles * kTileRows % kAffineStrip != 0) std::fill_n(unpacked, std::size(unpacked), 0);
@@ -157,13 +156,24 @@ void affine_block(const AffineJob& job, const Functions& functions, std::size_t 
                     unpacked + t * group / 2 * kTileRows,
                     reinterpret_cast<float*>(unpacked) + t * group * kTileRows};
   };
-  Strip strip;
-  strip.group = group;
-  // From a strip's first vector to its second: in the next tile if a vector is a whole one.
-  strip.code_stride_bytes = kLanes == kTileRows ? group / 4 * kTileRows : kLanes;
-  strip.code_stride_words = kLanes == kTileRows ? group / 2 * kTileRows : kLanes;
-  strip.code_stride_floats = kLanes == kTileRows ? group * kTileRows : kLanes;
-  strip.param_stride = kLanes == kTileRows ? 2 * kTileRows : kLanes;
+  Strip strips[kAffineTiles * kTileRows / kAffineStrip];
+  const std::size_t strip_count = div_up(tiles * kTileRows, kAffineStrip);
+  for (std::size_t s = 0; s < strip_count; s++) {
+    const std::size_t t = s * kAffineStrip / kTileRows, lane = s * kAffineStrip % kTileRows;
+    Unpacked of_tile = codes(t);
+    of_tile.bytes += lane;
+    of_tile.words += lane;
+    of_tile.floats += lane;
+    // From a strip's first vector to its second: in the next tile if a vector is a whole one.
+    constexpr bool whole = kLanes == kTileRows;
+    strips[s] = {of_tile,
+                 whole ? group / 4 * kTileRows : kLanes,
+                 whole ? group / 2 * kTileRows : kLanes,
+                 whole ? group * kTileRows : kLanes,
+                 params + t * 2 * kTileRows + lane,
+                 whole ? 2 * kTileRows : kLanes,
+                 group};
+  }
 
   Input input(job, row, rows);
   for (std::size_t g = 0; g < groups; g++) {
@@ -177,15 +187,8 @@ void affine_block(const AffineJob& job, const Functions& functions, std::size_t 
     for (std::size_t b = 0; b < blocks; b++) {
       const std::byte* x = input.block(g, b);
       const StripFunction run = (*functions.strips)[std::min(kBlockRows, rows - b * kBlockRows) - 1];
-      for (std::size_t s = 0; s < strips; s++) {
-        const std::size_t output = s * kAffineStrip, t = output / kTileRows, lane = output % kTileRows;
-        strip.codes = codes(t);
-        strip.codes.bytes += lane;
-        strip.codes.words += lane;
-        strip.codes.floats += lane;
-        strip.params = params + t * 2 * kTileRows + lane;
-        run(strip, x, sums + b * kBlockRows * stride + output, stride);
-      }
+      float* y = sums + b * kBlockRows * stride;
+      for (std::size_t s = 0; s < strip_count; s++) run(strips[s], x, y + s * kAffineStrip, stride);
     }
   }
   const std::size_t output = tile * kTileRows, outputs = std::min(tiles * kTileRows, job.outputs - output);
@@ -199,8 +202,8 @@ void affine_block(const AffineJob& job, const Functions& functions, std::size_t 
 // One row over the tiles [tile, tile + tiles); those at `following` are read next.
 void row_block(const AffineJob& job, UnpackParams unpack, RowFunction run, std::size_t tile,
                std::size_t tiles, std::size_t following) {
-  HWY_ALIGN float sums[kAffineTiles * kTileRows] = {};
-  HWY_ALIGN float params[2 * kTileRows];
+  HWY_ALIGN float sums[kRowTiles * kTileRows] = {};
+  HWY_ALIGN float params[kRowTiles * 2 * kTileRows];
   const std::size_t group = job.format.group, groups = job.cols / group;
   const std::size_t group_bytes = job.format.group_bytes(), tile_bytes = groups * group_bytes;
   const std::size_t distance = std::min(groups, div_up(kRowAhead, group_bytes));
@@ -210,12 +213,10 @@ void row_block(const AffineJob& job, UnpackParams unpack, RowFunction run, std::
     const std::byte* next =
         g + distance < groups ? w + distance * group_bytes
                               : job.weights + following * tile_bytes + (g + distance - groups) * group_bytes;
-    const std::byte* x = input.block(g, 0);
     for (std::size_t t = 0; t < tiles; t++) {
-      const std::byte* in = w + t * tile_bytes;
-      unpack(in + job.format.code_bytes(), next - w, params);
-      run(in, next - w, group, x, params, sums + t * kTileRows);
+      unpack(w + t * tile_bytes + job.format.code_bytes(), next - w, params + t * 2 * kTileRows);
     }
+    run({w, tile_bytes, tiles, next - w, group, input.block(g, 0), params, sums});
   }
   const std::size_t output = tile * kTileRows, outputs = std::min(tiles * kTileRows, job.outputs - output);
   const float after = input.after(0);
@@ -223,9 +224,10 @@ void row_block(const AffineJob& job, UnpackParams unpack, RowFunction run, std::
 }
 
 void run_affine(const AffineJob& job) {
-  if (const RowFunction run = row_function(job.format.bits, job.compute); run != nullptr && job.rows == 1) {
-    for (std::size_t tile = job.tile_begin; tile < job.tile_end; tile += kAffineTiles) {
-      const std::size_t end = std::min(tile + kAffineTiles, job.tile_end);
+  if (job.rows == 1) {
+    const RowFunction run = row_function(job.format.bits, job.compute);
+    for (std::size_t tile = job.tile_begin; tile < job.tile_end; tile += kRowTiles) {
+      const std::size_t end = std::min(tile + kRowTiles, job.tile_end);
       const std::size_t following = end < job.tile_end ? end : job.tile_begin;
       row_block(job, params_function(job.format.params), run, tile, end - tile, following);
     }
