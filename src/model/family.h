@@ -29,9 +29,13 @@ struct Pass {
   std::span<float> logits;
   const AttentionKernels& kernels;
   ThreadPool& pool;
-  std::span<float> scratch;  // scratch_floats(largest step), 64-byte aligned
-  std::size_t max_tokens;    // of the largest step
-  ForwardProfile* profile;   // or null
+  std::span<float> scratch;           // scratch_floats(largest step), 64-byte aligned
+  std::size_t max_tokens;             // of the largest step
+  ForwardProfile* profile;            // or null
+  const AttentionObserver& observer;  // may be empty
+
+  // To be called after each attention layer.
+  Status observe(const AttentionTrace& trace) const { return observer ? observer(trace) : Status(); }
 };
 
 class Family {

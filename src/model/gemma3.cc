@@ -213,7 +213,9 @@ Status Gemma3::attend(const Pass& pass, const Activations& a, int index, LapCloc
   params.softcap = static_cast<float>(config_.attn_logit_softcapping);
   Status s = pass.kernels.attend(*read, {a.q, tokens * q}, params, {a.attended, tokens * q}, &pass.pool);
   clock.lap(&ForwardProfile::attention);
-  return s;
+  if (!s.ok()) return s;
+  return pass.observe(
+      {index, {a.q, tokens * q}, {a.k, tokens * kv}, {a.v, tokens * kv}, params, {a.attended, tokens * q}});
 }
 
 // x += attention's and the MLP's parts; h = the next norm of x (the next layer's, or the final one).
