@@ -47,6 +47,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, int argc,
 using Run = std::function<int()>;
 void add_generate(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
+void add_convert(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);

@@ -13,6 +13,7 @@
 #include "io/file.h"
 #include "model/config_defaults.h"
 #include "model/config_rope.h"
+#include "model/quantization.h"
 
 namespace windrow {
 namespace {
@@ -45,6 +46,7 @@ class Parser {
   ModelConfig parse() {
     read_model_type();
     refuse_what_changes_the_computation();
+    read_quantized_modules();
     read_sizes();
     read_numerics();
     read_layers();
@@ -68,11 +70,6 @@ class Parser {
   }
 
   void refuse_what_changes_the_computation() {
-    for (const char* key : {"quantization", "quantization_config"}) {
-      JsonReader& reader = reader_of(key);
-      if (!reader.has(key)) continue;
-      reader.fail(key, "is present, quantized checkpoints are not supported", StatusCode::kUnsupported);
-    }
     const Json* bidirectional = text_.find("use_bidirectional_attention");
     if (bidirectional != nullptr && *bidirectional != false) {
       text_.fail("use_bidirectional_attention",
@@ -83,6 +80,15 @@ class Parser {
     if (config_.attention_bias && !defaults_.may_have_attention_bias) {
       text_.fail("attention_bias", fmt::format("is true, {} has no attention bias", config_.model_type),
                  StatusCode::kUnsupported);
+    }
+  }
+
+  void read_quantized_modules() {
+    // mlx-lm writes both, the same; in other tools' files the second stands alone.
+    for (const char* key : {"quantization", "quantization_config"}) {
+      if (!reader_of(key).has(key)) continue;
+      config_.quantization = read_quantization(reader_of(key), key);
+      return;
     }
   }
 

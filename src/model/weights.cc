@@ -11,13 +11,10 @@
 namespace windrow {
 namespace {
 
-struct Naming {
-  std::string_view prefix, head;
-};
 // The most specific first: "model." is a prefix of the third.
-constexpr Naming kNamings[] = {{"language_model.model.", "language_model.lm_head.weight"},
-                               {"model.language_model.", "lm_head.weight"},
-                               {"model.", "lm_head.weight"}};
+constexpr TextNames kNamings[] = {{"language_model.model.", "language_model.lm_head.weight"},
+                                  {"model.language_model.", "lm_head.weight"},
+                                  {"model.", "lm_head.weight"}};
 
 // Buffers that old checkpoints saved although they follow from the config.
 bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
@@ -49,18 +46,13 @@ void RowTable::row(std::size_t row, float scale, float* out) const {
   for (std::size_t i = 0; i < cols_; i++) out[i] = load_number(view_.dtype, bytes + i * size) * scale;
 }
 
-WeightReader::WeightReader(const ModelTensors& tensors, ThreadPool& pool, Progress progress,
-                           std::string_view prefix, std::string_view head)
-    : tensors_(&tensors), pool_(&pool), progress_(std::move(progress)), prefix_(prefix), head_(head) {
-  for (const TensorView& t : tensors.tensors()) {
-    if (ours(t.name)) total_ += t.bytes.size();
-  }
+bool TextNames::ours(std::string_view name) const {
+  return (name.starts_with(prefix) || name == head) && !is_derived(name);
 }
 
-Result<WeightReader> WeightReader::create(const ModelTensors& tensors, ThreadPool& pool, Progress progress) {
-  for (const Naming& n : kNamings) {
-    if (tensors.find(std::string(n.prefix) + "embed_tokens.weight") == nullptr) continue;
-    return WeightReader(tensors, pool, std::move(progress), n.prefix, n.head);
+Result<TextNames> find_text_model(const ModelTensors& tensors) {
+  for (const TextNames& n : kNamings) {
+    if (tensors.find(std::string(n.prefix) + "embed_tokens.weight") != nullptr) return n;
   }
   return Status(StatusCode::kCorrupt,
                 tensors.source() +
@@ -68,8 +60,18 @@ Result<WeightReader> WeightReader::create(const ModelTensors& tensors, ThreadPoo
                     "\"model.language_model.\")");
 }
 
-bool WeightReader::ours(std::string_view name) const {
-  return (name.starts_with(prefix_) || name == head_) && !is_derived(name);
+WeightReader::WeightReader(const ModelTensors& tensors, ThreadPool& pool, Progress progress,
+                           const TextNames& names)
+    : tensors_(&tensors), pool_(&pool), progress_(std::move(progress)), names_(names) {
+  for (const TensorView& t : tensors.tensors()) {
+    if (names_.ours(t.name)) total_ += t.bytes.size();
+  }
+}
+
+Result<WeightReader> WeightReader::create(const ModelTensors& tensors, ThreadPool& pool, Progress progress) {
+  const Result<TextNames> names = find_text_model(tensors);
+  if (!names.ok()) return names.status();
+  return WeightReader(tensors, pool, std::move(progress), *names);
 }
 
 Result<TensorView> WeightReader::take(const std::string& full, std::span<const std::size_t> shape) {
@@ -91,23 +93,23 @@ Result<PackedMatrix> WeightReader::pack(const std::string& full, std::size_t row
 }
 
 Result<PackedMatrix> WeightReader::matrix(const std::string& name, std::size_t rows, std::size_t cols) {
-  return pack(std::string(prefix_) + name, rows, cols);
+  return pack(std::string(names_.prefix) + name, rows, cols);
 }
 
 Result<PackedMatrix> WeightReader::head(std::size_t rows, std::size_t cols) {
-  return pack(std::string(head_), rows, cols);
+  return pack(std::string(names_.head), rows, cols);
 }
 
 Result<RowTable> WeightReader::row_table(const std::string& name, std::size_t rows, std::size_t cols) {
   const std::size_t shape[] = {rows, cols};
-  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  Result<TensorView> view = take(std::string(names_.prefix) + name, shape);
   if (!view.ok()) return view.status();
   return RowTable(std::move(*view));
 }
 
 Result<std::vector<float>> WeightReader::vector(const std::string& name, std::size_t size, float plus) {
   const std::size_t shape[] = {size};
-  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  Result<TensorView> view = take(std::string(names_.prefix) + name, shape);
   if (!view.ok()) return view.status();
   std::vector<float> values(size);
   const std::size_t each = dtype_size(view->dtype);
@@ -119,7 +121,7 @@ Result<std::vector<float>> WeightReader::vector(const std::string& name, std::si
 Status WeightReader::finish() {
   for (const TensorView& t : tensors_->tensors()) {
     // A head beside tied embeddings repeats them (some exporters save both).
-    if (!ours(t.name) || t.name == head_ || taken_.contains(t.name)) continue;
+    if (!names_.ours(t.name) || t.name == names_.head || taken_.contains(t.name)) continue;
     return Status(StatusCode::kUnsupported, fmt::format("{}: tensor {}: this model family has no use for it",
                                                         tensors_->source(), quote(t.name)));
   }

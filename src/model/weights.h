@@ -16,6 +16,17 @@
 
 namespace windrow {
 
+// Where the text model stands among a folder's tensors: under "model.", or under "language_model.model." or
+// "model.language_model." in multimodal folders; the output head stands beside it.
+struct TextNames {
+  std::string_view prefix, head;
+
+  // Is a tensor the text model's? Buffers that follow from the config are not.
+  bool ours(std::string_view name) const;
+};
+// kCorrupt when there is no "embed_tokens.weight" under any of the prefixes.
+Result<TextNames> find_text_model(const ModelTensors& tensors);
+
 // One matrix whose rows are read one at a time from the mapping, as f32.
 class RowTable {
  public:
@@ -32,9 +43,7 @@ class RowTable {
 class WeightReader {
  public:
   using Progress = std::function<void(std::size_t, std::size_t)>;
-  // Text models stand under "model.", or under "language_model.model." or "model.language_model."
-  // in multimodal folders. kCorrupt when there is no "embed_tokens.weight" under any of them. Errors begin
-  // with tensors.source().
+  // Errors begin with tensors.source().
   static Result<WeightReader> create(const ModelTensors& tensors, ThreadPool& pool, Progress progress);
 
   // `name` without the prefix, e.g. "layers.0.mlp.up_proj.weight". Errors name the whole tensor.
@@ -51,17 +60,14 @@ class WeightReader {
   std::size_t parameters() const noexcept { return parameters_; }
 
  private:
-  WeightReader(const ModelTensors& tensors, ThreadPool& pool, Progress progress, std::string_view prefix,
-               std::string_view head);
+  WeightReader(const ModelTensors& tensors, ThreadPool& pool, Progress progress, const TextNames& names);
   Result<TensorView> take(const std::string& full, std::span<const std::size_t> shape);
   Result<PackedMatrix> pack(const std::string& full, std::size_t rows, std::size_t cols);
-  bool ours(std::string_view name) const;
 
   const ModelTensors* tensors_;
   ThreadPool* pool_;
   Progress progress_;
-  std::string_view prefix_;
-  std::string_view head_;
+  TextNames names_;
   std::set<std::string> taken_;
   std::size_t done_ = 0;
   std::size_t total_ = 0;
