@@ -45,18 +45,6 @@ class Family {
   virtual Status forward(const Pass& pass) const = 0;
 };
 
-struct FamilyEntry {
-  std::string_view model_type;
-  Result<std::vector<LayerShape>> (*layers)(const ModelConfig& config);
-  Result<std::unique_ptr<Family>> (*load)(const ModelConfig& config, WeightReader& weights);
-};
-
-Result<std::vector<LayerShape>> gemma3_layers(const ModelConfig& config);
-Result<std::unique_ptr<Family>> load_gemma3(const ModelConfig& config, WeightReader& weights);
-
-// kUnsupported, naming the model type and what there is, for an unknown one.
-Result<const FamilyEntry*> find_family(std::string_view model_type);
-
 // Adds the time since the last lap to one part of a profile; without a profile it does nothing.
 class LapClock {
  public:
