@@ -107,6 +107,8 @@ class WINDROW_API Model {
   const ModelInfo& info() const noexcept;
   // Numbers in the tensors that are used; tied embeddings count once.
   std::size_t parameters() const noexcept;
+  // Bytes of the matrices in memory: the file's, but for rows rounded up to 16.
+  std::size_t weight_bytes() const noexcept;
   // plan_state(info(), kv, limits).
   Result<StatePlan> plan(const KvChoice& kv, const Limits& limits) const;
 

@@ -144,6 +144,16 @@ void RunFlags::add_threads(CLI::App& app) {
 
 void RunFlags::add_quiet(CLI::App& app) { bool_flag(app, "--quiet", &quiet, "nothing on stderr but errors"); }
 
+void RunFlags::add_compute(CLI::App& app) {
+  choice_flag(app, "--compute", {"default", "fast", "f32"},
+              "products over quantized weights: the error of f32 by integers; fast, with an error of 7e-5; "
+              "or f32 itself. A model's other products are f32 always",
+              [this](std::size_t i) {
+                constexpr Compute kModes[] = {Compute::kDefault, Compute::kFast, Compute::kF32};
+                compute = kModes[i];
+              });
+}
+
 ThreadPool RunFlags::make_pool() const {
   return need(ThreadPool::create(threads > 0 ? threads : ThreadPool::available()));
 }
@@ -153,6 +163,7 @@ bool RunFlags::progress() const { return !quiet && lively_stderr(); }
 Model RunFlags::load(ThreadPool& pool) const {
   ProgressBar bar("loading", progress());
   LoadOptions options;
+  options.compute = compute;
   options.progress = [&](std::size_t done, std::size_t total) {
     bar.update(static_cast<double>(done), static_cast<double>(total));
   };

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/float16.h"
+#include "base/load_float.h"
 #include "codec/affine.h"
 
 namespace windrow {
@@ -18,12 +18,6 @@ Codec plain(DType dtype) {
   return dtype == DType::kF32 ? Codec::f32() : dtype == DType::kF16 ? Codec::f16() : Codec::bf16();
 }
 
-std::uint32_t load16(const std::byte* from) {
-  std::uint16_t h;
-  std::memcpy(&h, from, sizeof h);
-  return h;
-}
-
 // A record's params <-> the two arrays of numbers.
 void part_params(DType dtype, const std::uint32_t* params, std::size_t groups, std::byte* scales,
                  std::byte* biases) {
@@ -34,16 +28,6 @@ void part_params(DType dtype, const std::uint32_t* params, std::size_t groups, s
     std::memcpy(scales + g * size, scale, size);
     std::memcpy(biases + g * size, &bias, size);
   }
-}
-
-float load_number(DType dtype, const std::byte* from) {
-  if (dtype != DType::kF32) {
-    const auto h = static_cast<std::uint16_t>(load16(from));
-    return dtype == DType::kF16 ? f32_from_f16(h) : f32_from_bf16(h);
-  }
-  float f;
-  std::memcpy(&f, from, sizeof f);
-  return f;
 }
 
 void quantize_row(const Codec& codec, const std::byte* from, std::size_t cols, std::byte* codes,
@@ -97,8 +81,8 @@ void dequantize_row(const AffineFormat& format, DType params, const AffineArrays
     const auto code_words = static_cast<std::size_t>(codec.record_words(static_cast<int>(n)));
     std::memcpy(words, row.codes + affine_code_bytes(format, done), 4 * code_words);
     for (std::size_t g = 0; g < n / group; g++) {
-      const float scale = load_number(params, row.scales + (first + g) * size);
-      const float bias = load_number(params, row.biases + (first + g) * size);
+      const float scale = load_float(params, row.scales + (first + g) * size);
+      const float bias = load_float(params, row.biases + (first + g) * size);
       std::memcpy(record + 2 * g, &scale, sizeof scale);
       std::memcpy(record + 2 * g + 1, &bias, sizeof bias);
     }

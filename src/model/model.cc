@@ -121,19 +121,22 @@ Result<Model> Model::load(const std::string& folder, ThreadPool& pool, const Loa
   if (!d.ok()) return d.status();
   Result<ModelTensors> tensors = ModelTensors::open(folder);
   if (!tensors.ok()) return tensors.status();
-  Result<WeightReader> weights = WeightReader::create(*tensors, pool, options.progress);
-  if (!weights.ok()) return weights.status();
-  Result<std::unique_ptr<Family>> family = d->family->load(d->config, d->spec, *weights);
+  Result<std::unique_ptr<FolderWeights>> source =
+      FolderWeights::create(std::move(*tensors), d->config.quantization);
+  if (!source.ok()) return source.status();
+  WeightReader weights(**source, pool, options.compute, options.progress);
+  Result<std::unique_ptr<Family>> family = d->family->load(d->config, d->spec, weights);
   if (!family.ok()) return family.status();
-  if (Status s = weights->finish(); !s.ok()) return s;
+  if (Status s = weights.finish(); !s.ok()) return s;
   return Model(std::make_shared<Impl>(
-      Impl{std::move(d->info), weights->parameters(), std::move(*tensors), std::move(*family)}));
+      Impl{std::move(d->info), weights.totals(), std::move(*source), std::move(*family)}));
 } catch (const std::exception& e) {
   return Status(StatusCode::kResourceExhausted, fmt::format("{}: {}", folder, e.what()));
 }
 
 const ModelInfo& Model::info() const noexcept { return impl_->info; }
-std::size_t Model::parameters() const noexcept { return impl_->parameters; }
+std::size_t Model::parameters() const noexcept { return impl_->totals.parameters; }
+std::size_t Model::weight_bytes() const noexcept { return impl_->totals.matrix_bytes; }
 
 Result<StatePlan> Model::plan(const KvChoice& kv, const Limits& limits) const {
   return plan_state(impl_->info, kv, limits);
