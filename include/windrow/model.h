@@ -10,7 +10,7 @@
 //   runner->forward(*step, ids, wanted, logits);                // ids[3], wanted {2}, logits[vocab]
 //   step->resolve();
 //
-// Families: gemma3_text, and the text part of gemma3 folders. Weights are f32, f16 or bf16 and
+// Families: see README.md, "Models". Weights are f32, f16 or bf16 and
 // stay so in memory; activations are f32.
 //
 // Row determinism: a token's logits and the bytes stored for it are the same, bit for bit, however

@@ -21,7 +21,7 @@ constexpr FamilyEntry kFamilies[] = {
     {"olmo3", describe_olmo3},
     {"phi3", describe_phi3},
     {"qwen3", describe_qwen3},
-    {"qwen3_next", describe_qwen3_next},
+    {"qwen3_next", describe_qwen3_next, load_qwen3_next},
 };
 
 }  // namespace
@@ -36,15 +36,7 @@ Result<const FamilyEntry*> find_family(std::string_view model_type) {
                 fmt::format("model_type {} is not supported (supported: {})", quote(model_type), known));
 }
 
-Status require_activation(const ModelConfig& config, std::string_view name) {
-  if (config.hidden_activation == name) return {};
-  return {StatusCode::kUnsupported,
-          fmt::format("hidden_activation {}: {} uses {}", quote(config.hidden_activation), config.model_type,
-                      quote(name))};
-}
-
 Result<DecoderSpec> describe_llama_like(const ModelConfig& config) {
-  if (Status s = require_activation(config, "silu"); !s.ok()) return s;
   DecoderSpec spec;
   spec.layers = attention_shapes(config);
   spec.attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));

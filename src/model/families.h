@@ -36,9 +36,9 @@ Result<DecoderSpec> describe_qwen3_next(const ModelConfig& config);
 
 Result<std::unique_ptr<Family>> load_gemma3n(const ModelConfig& config, const DecoderSpec& spec,
                                              WeightReader& weights);
+Result<std::unique_ptr<Family>> load_qwen3_next(const ModelConfig& config, const DecoderSpec& spec,
+                                                WeightReader& weights);
 
-// For describe functions: kUnsupported unless hidden_activation is `name`.
-Status require_activation(const ModelConfig& config, std::string_view name);
 // A decoder with norms before its halves, silu gates and scale 1 / sqrt(head_dim): where Llama and its
 // relatives begin.
 Result<DecoderSpec> describe_llama_like(const ModelConfig& config);

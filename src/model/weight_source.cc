@@ -93,6 +93,11 @@ Result<std::unique_ptr<FolderWeights>> FolderWeights::create(ModelTensors tensor
       new FolderWeights(std::move(tensors), std::move(quantization), *names));
 }
 
+std::vector<std::size_t> FolderWeights::shape(std::string_view tensor) const {
+  const TensorView* view = tensors_.find(tensor);
+  return view == nullptr ? std::vector<std::size_t>() : view->shape;
+}
+
 // Is the tensor there, of the type (nullopt: any float) and shape that `why` asks for?
 Status FolderWeights::expect(const std::string& tensor, const TensorView* view,
                              std::vector<std::size_t> shape, std::optional<DType> dtype,

@@ -63,6 +63,8 @@ class WeightSource {
   // All tensors; none where they are made as they are asked for.
   virtual std::span<const TensorView> tensors() const = 0;
   virtual bool has(std::string_view tensor) const = 0;
+  // Of a tensor that is there and known; else empty.
+  virtual std::vector<std::size_t> shape(std::string_view tensor) const = 0;
   // All rows of a tensor of this shape, its leading dimensions taken together. Errors name the tensor, what
   // it is and what was expected. What `owner` does not keep lives as long as the source.
   virtual Result<MatrixRows> matrix(const std::string& tensor, std::span<const std::size_t> shape) const = 0;
@@ -86,6 +88,7 @@ class FolderWeights final : public WeightSource {
   const TextNames& names() const override { return names_; }
   std::span<const TensorView> tensors() const override { return tensors_.tensors(); }
   bool has(std::string_view tensor) const override { return tensors_.find(tensor) != nullptr; }
+  std::vector<std::size_t> shape(std::string_view tensor) const override;
   Result<MatrixRows> matrix(const std::string& tensor, std::span<const std::size_t> shape) const override;
   Result<std::vector<float>> floats(const std::string& tensor, std::span<const std::size_t> shape,
                                     float center) const override;

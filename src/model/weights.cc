@@ -151,6 +151,10 @@ Result<std::vector<float>> WeightReader::floats(const std::string& name,
 
 bool WeightReader::has(const std::string& name) const { return source_->has(full(name)); }
 
+std::vector<std::size_t> WeightReader::shape(const std::string& name) const {
+  return source_->shape(full(name));
+}
+
 void WeightReader::ignore(const std::string& name) {
   taken_.insert(full(name));
   if (const std::string module(module_of(full(name))); !module.empty())

@@ -68,6 +68,8 @@ class WeightReader {
                                     float plus);
 
   bool has(const std::string& name) const;
+  // Of a tensor that is there; else empty.
+  std::vector<std::size_t> shape(const std::string& name) const;
   // finish() does not mind the tensor, if it is there.
   void ignore(const std::string& name);
   // kUnsupported: tensor `name`: `why`.

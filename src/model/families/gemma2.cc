@@ -7,7 +7,6 @@
 namespace windrow {
 
 Result<DecoderSpec> describe_gemma2(const ModelConfig& config) {
-  if (Status s = require_activation(config, "gelu_pytorch_tanh"); !s.ok()) return s;
   DecoderSpec spec;
   spec.layers = attention_shapes(config);
   spec.norms = kSandwichNorms;
