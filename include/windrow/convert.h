@@ -46,7 +46,7 @@ struct ConvertOptions {
   int group = 64;  // 32, 64 or 128
   // Of several that match a module the last counts. A rule must match some matrix, and its group must divide
   // the columns of all that it matches.
-  std::vector<ConvertRule> rules;
+  std::vector<ConvertRule> rules = {};
   bool replace = false;  // a model folder that stands at `out` gives way
   // The most bytes of tensors in one file, if they are several; mlx-lm's limit. More than that make
   // model-00001-of-0000N.safetensors with an index.

@@ -80,6 +80,9 @@ struct ModelInfo {
 // Without reading weights. kUnsupported names a model type that no family here covers.
 WINDROW_API Result<ModelInfo> read_model_info(const std::string& folder);
 
+// The same of a config.json's text; `name` is what messages call it.
+WINDROW_API Result<ModelInfo> parse_model_info(std::string_view config, const std::string& name);
+
 // The plan of a model's state: layers of equal window, heads and head dim form a group, in order of
 // their first layer. What Model::plan gives; needs no weights.
 WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
@@ -96,6 +99,12 @@ struct LoadOptions {
   Compute compute = Compute::kDefault;
 };
 
+// Weights that nobody trained: bf16 numbers, or affine codes of `bits` (where they are not 0) in groups.
+struct RandomWeightsFormat {
+  int bits = 0;
+  int group = 64;
+};
+
 class WINDROW_API Model {
  public:
   // Reads config.json and the safetensors of `folder`; checks the shape and type of every tensor
@@ -104,11 +113,27 @@ class WINDROW_API Model {
   // not change while the model lives. `pool` is used during the call only.
   static Result<Model> load(const std::string& folder, ThreadPool& pool, const LoadOptions& options = {});
 
+  // A model as the text of a config.json describes it, with random weights (the same in every run): as fast
+  // as a trained one of its shape, and as large. Its logits are finite and mean nothing. Errors begin with
+  // `name`; kInvalidArgument for bits and groups that no codec has.
+  static Result<Model> random(std::string_view config, const std::string& name,
+                              const RandomWeightsFormat& format, ThreadPool& pool,
+                              const LoadOptions& options = {});
+  // Bytes of weights that the same call would hold, without making them.
+  static Result<std::size_t> random_bytes(std::string_view config, const std::string& name,
+                                          const RandomWeightsFormat& format);
+
   const ModelInfo& info() const noexcept;
   // Numbers in the tensors that are used; tied embeddings count once.
   std::size_t parameters() const noexcept;
   // Bytes of the matrices in memory: the file's, but for rows rounded up to 16.
   std::size_t weight_bytes() const noexcept;
+  // Multiplications of one token's pass, with its logits: the numbers of all matrices, of experts those that
+  // a token chooses. Embeddings are none.
+  std::size_t multiplications() const noexcept;
+  // Of those bytes, what a step of one token in each of `rows` rows reads: of experts the expected share that
+  // is chosen.
+  std::size_t weight_bytes_read(int rows) const noexcept;
   // plan_state(info(), kv, limits).
   Result<StatePlan> plan(const KvChoice& kv, const Limits& limits) const;
 
@@ -127,8 +152,8 @@ struct ForwardProfile {
   double layers = 0;     // everything else: norms, rotations, activations, embedding
 };
 
-// What one attention layer of a forward pass worked on, for all tokens of the step: [tokens, heads, dim] each.
-// The spans are valid during the call.
+// What one attention layer of a forward pass worked on, for all tokens of the step: [tokens, heads, dim]
+// each. The spans are valid during the call.
 struct AttentionTrace {
   int layer = 0;
   std::span<const float> q;         // as attended with: normed and rotated

@@ -51,6 +51,7 @@ using Run = std::function<int()>;
 void add_generate(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);
+void add_bench(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);

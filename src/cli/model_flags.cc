@@ -18,6 +18,9 @@ namespace {
 // A prompt of the longest contexts in use (some million tokens of a few bytes) fits.
 constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 20;
 
+// In the order of Compute.
+constexpr const char* kComputeModes[] = {"default", "fast", "f32"};
+
 // A file, a pipe (a process substitution) or, as "-", stdin.
 std::string read_prompt(const std::string& path) {
   if (path == "-") return read_all(stdin, "stdin", kMaxPromptBytes);
@@ -144,14 +147,13 @@ void RunFlags::add_threads(CLI::App& app) {
 
 void RunFlags::add_quiet(CLI::App& app) { bool_flag(app, "--quiet", &quiet, "nothing on stderr but errors"); }
 
+const char* RunFlags::compute_name() const { return kComputeModes[static_cast<std::size_t>(compute)]; }
+
 void RunFlags::add_compute(CLI::App& app) {
-  choice_flag(app, "--compute", {"default", "fast", "f32"},
-              "products over quantized weights: the error of f32 by integers; fast, with an error of 7e-5; "
-              "or f32 itself. A model's other products are f32 always",
-              [this](std::size_t i) {
-                constexpr Compute kModes[] = {Compute::kDefault, Compute::kFast, Compute::kF32};
-                compute = kModes[i];
-              });
+  choice_flag(app, "--compute", {std::begin(kComputeModes), std::end(kComputeModes)},
+              "products over quantized weights: with integers and the error of f32; fast, with an error of "
+              "7e-5; or f32 itself. Products over other weights are f32 always",
+              [this](std::size_t mode) { compute = static_cast<Compute>(mode); });
 }
 
 ThreadPool RunFlags::make_pool() const {

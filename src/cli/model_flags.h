@@ -52,6 +52,7 @@ struct RunFlags {
   // DIR/tokenizer.json; nullopt when it is not there and not needed.
   std::optional<Tokenizer> load_tokenizer(bool needed) const;
   bool progress() const;
+  const char* compute_name() const;
 };
 
 }  // namespace windrow::cli

@@ -7,15 +7,14 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <span>
 
 #include "base/json.h"
 #include "codec/affine_rows.h"
 #include "io/folder.h"
 #include "io/safetensors.h"
-#include "io/tensor_stream.h"
 #include "model/config.h"
+#include "model/convert_files.h"
 #include "model/convert_rules.h"
 #include "model/weights.h"
 #include "windrow/model.h"
@@ -26,7 +25,6 @@ namespace {
 constexpr std::size_t kMaxConfigBytes = std::size_t{4} << 20;  // as load_config
 // Source bytes quantized at once: far beyond the cost of a write, far below any model.
 constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
-const std::map<std::string, std::string> kMetadata = {{"format", "mlx"}};
 
 // What a tokenizer or a chat needs beside the weights.
 constexpr const char* kCopied[] = {"tokenizer.json",
@@ -174,74 +172,7 @@ std::vector<std::vector<TensorInfo>> cut_into_files(const Job& job, std::size_t 
   return files;
 }
 
-// Writes tensors one after another into the files they belong to.
-class Files {
- public:
-  Files(std::string folder, std::vector<std::vector<TensorInfo>> files, std::size_t total,
-        const ConvertOptions& options)
-      : folder_(std::move(folder)), files_(std::move(files)), total_(total), options_(options) {}
-
-  std::string name(std::size_t file) const {
-    if (files_.size() == 1) return "model.safetensors";
-    return fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, files_.size());
-  }
-
-  // To be called before the bytes of each tensor.
-  Status next_tensor() {
-    if (stream_ && left_ > 0) {
-      left_--;
-      return {};
-    }
-    if (Status s = finish_file(); !s.ok()) return s;
-    Result<TensorStream> stream = TensorStream::create(folder_ + "/" + name(file_), files_[file_], kMetadata);
-    if (!stream.ok()) return stream.status();
-    stream_.emplace(std::move(*stream));
-    left_ = files_[file_++].size() - 1;
-    return {};
-  }
-
-  Status append(std::span<const std::byte> bytes) {
-    if (options_.cancel != nullptr && options_.cancel->load())
-      return {StatusCode::kFailedPrecondition, "cancelled, nothing is written"};
-    if (Status s = stream_->append(bytes); !s.ok()) return s;
-    done_ += bytes.size();
-    if (options_.progress) options_.progress(done_, total_);
-    return {};
-  }
-
-  Status finish_file() {
-    if (!stream_) return {};
-    Status s = stream_->finish();
-    stream_.reset();
-    return s;
-  }
-
-  Status write_index(std::size_t parameters) const {
-    if (files_.size() == 1) return {};
-    Json map = Json::object();
-    for (std::size_t f = 0; f < files_.size(); f++) {
-      for (const TensorInfo& t : files_[f]) map[t.name] = name(f);
-    }
-    const Json index = {{"metadata", {{"total_size", total_}, {"total_parameters", parameters}}},
-                        {"weight_map", std::move(map)}};
-    return write_text("model.safetensors.index.json", index.dump(4));
-  }
-
-  Status write_text(const std::string& file, const std::string& text) const {
-    const std::span<const std::byte> part = std::as_bytes(std::span(text));
-    return write_atomically(folder_ + "/" + file, {&part, 1}, system_file_ops());
-  }
-
- private:
-  std::string folder_;
-  std::vector<std::vector<TensorInfo>> files_;
-  std::size_t total_, done_ = 0;
-  const ConvertOptions& options_;
-  std::optional<TensorStream> stream_;
-  std::size_t file_ = 0, left_ = 0;  // the next file; tensors that the open one still waits for
-};
-
-Status write_quantized(const Item& item, Files& files, ThreadPool& pool) {
+Status write_quantized(const Item& item, ConvertedFiles& files, ThreadPool& pool) {
   const TensorView& t = *item.source;
   const AffineFormat& format = *item.format;
   const std::size_t rows = t.shape[0], cols = t.shape[1], row_bytes = cols * dtype_size(t.dtype);
@@ -265,7 +196,7 @@ Status write_quantized(const Item& item, Files& files, ThreadPool& pool) {
   return {};
 }
 
-Status write_plain(const Item& item, Files& files) {
+Status write_plain(const Item& item, ConvertedFiles& files) {
   if (Status s = files.next_tensor(); !s.ok()) return s;
   const std::span<const std::byte> bytes = item.source->bytes;
   for (std::size_t done = 0; done < bytes.size(); done += kPieceBytes) {
@@ -275,7 +206,7 @@ Status write_plain(const Item& item, Files& files) {
   return {};
 }
 
-Status write_config(const std::string& folder, const Job& job, const Files& files) {
+Status write_config(const std::string& folder, const Job& job, const ConvertedFiles& files) {
   const Result<std::string> text = read_file(folder + "/config.json", kMaxConfigBytes);
   if (!text.ok()) return text.status();
   Result<Json> config = parse_json(*text, folder + "/config.json", {.max_bytes = kMaxConfigBytes});
@@ -347,13 +278,12 @@ Result<Conversion> convert(const std::string& folder, const std::string& out, co
   if (!target.ok()) return target.status();
   std::vector<std::vector<TensorInfo>> cut = cut_into_files(job, options.shard_bytes);
   job.result.files = cut.size();
-  Files files(target->place(), std::move(cut), job.result.bytes_after, options);
+  ConvertedFiles files(target->place(), std::move(cut), job.result.bytes_after, options);
   for (const Item& item : job.items) {
     Status s = item.format ? write_quantized(item, files, pool) : write_plain(item, files);
     if (!s.ok()) return s;
   }
-  if (Status s = files.finish_file(); !s.ok()) return s;
-  if (Status s = files.write_index(job.result.parameters); !s.ok()) return s;
+  if (Status s = files.finish(job.result.parameters); !s.ok()) return s;
   if (Status s = write_config(folder, job, files); !s.ok()) return s;
   if (Status s = copy_files(folder, target->place()); !s.ok()) return s;
   if (Status s = target->commit(); !s.ok()) return s;

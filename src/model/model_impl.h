@@ -12,7 +12,8 @@ namespace windrow {
 struct Model::Impl {
   ModelInfo info;
   WeightTotals totals;
-  std::unique_ptr<const WeightSource> source;  // keeps what embedding rows are read from
+  int experts, experts_per_token;              // 0: none
+  std::unique_ptr<const WeightSource> source;  // of a folder: keeps what embedding rows are read from
   std::unique_ptr<Family> family;
 };
 

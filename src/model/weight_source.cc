@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/load_float.h"
 #include "base/json.h"
+#include "base/load_float.h"
 
 namespace windrow {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/float16.h"
-#include "base/load_float.h"
 #include "base/json.h"
+#include "base/load_float.h"
 
 namespace windrow {
 
@@ -46,6 +46,7 @@ void WeightReader::take(const std::string& full, std::span<const std::size_t> sh
 }
 
 Result<PackedMatrix> WeightReader::pack(const std::string& full, const MatrixRows& m) {
+  totals_.numbers += m.rows * m.cols;
   if (source_->measures_only()) {
     totals_.matrix_bytes += m.bytes();
     return PackedMatrix();
@@ -71,8 +72,9 @@ Result<PackedMatrix> WeightReader::read(const std::string& full, std::span<const
 }
 
 // Counts what packing added.
-Result<PackedMatrix> WeightReader::of_expert(Result<PackedMatrix> packed, std::size_t bytes_before) {
-  totals_.expert_bytes += totals_.matrix_bytes - bytes_before;
+Result<PackedMatrix> WeightReader::of_expert(Result<PackedMatrix> packed, const WeightTotals& before) {
+  totals_.expert_bytes += totals_.matrix_bytes - before.matrix_bytes;
+  totals_.expert_numbers += totals_.numbers - before.numbers;
   return packed;
 }
 
@@ -97,7 +99,7 @@ Result<PackedMatrix> WeightReader::stacked(const std::string& name, std::size_t 
                                            std::size_t rows, std::size_t cols) {
   const std::size_t shape[] = {count, rows, cols};
   const RowRange range{index * rows, rows};
-  const std::size_t before = totals_.matrix_bytes;
+  const WeightTotals before = totals_;
   return of_expert(read(full(name), shape, {&range, 1}), before);
 }
 
@@ -122,7 +124,7 @@ Result<PackedMatrix> WeightReader::transposed(const std::string& name, std::size
                   size);
     }
   }
-  const std::size_t before = totals_.matrix_bytes;
+  const WeightTotals before = totals_;
   return of_expert(pack(full(name), turned), before);
 }
 

@@ -36,7 +36,9 @@ struct WeightTotals {
   std::size_t parameters = 0;    // numbers that the tensors stand for, each tensor once
   std::size_t matrix_bytes = 0;  // of all packed matrices
   std::size_t expert_bytes = 0;  // of those of them that are experts
-  std::size_t table_bytes = 0;   // of row tables, where the source holds them
+  std::size_t numbers = 0;       // in the matrices
+  std::size_t expert_numbers = 0;
+  std::size_t table_bytes = 0;  // of row tables, where the source holds them
 };
 
 class WeightReader {
@@ -83,7 +85,7 @@ class WeightReader {
   std::string full(const std::string& name) const { return std::string(source_->names().prefix) + name; }
   void take(const std::string& full, std::span<const std::size_t> shape);
   Result<PackedMatrix> pack(const std::string& full, const MatrixRows& rows);
-  Result<PackedMatrix> of_expert(Result<PackedMatrix> packed, std::size_t bytes_before);
+  Result<PackedMatrix> of_expert(Result<PackedMatrix> packed, const WeightTotals& before);
   Result<PackedMatrix> read(const std::string& full, std::span<const std::size_t> shape,
                             std::span<const RowRange> ranges);
 
