@@ -10,8 +10,9 @@
 //   runner->forward(*step, ids, wanted, logits);                // ids[3], wanted {2}, logits[vocab]
 //   step->resolve();
 //
-// Families: see README.md, "Models". Weights are f32, f16 or bf16 and
-// stay so in memory; activations are f32.
+// Families: see README.md, "Models". Weights are f32, f16 or bf16, or affine codes as MLX-community
+// checkpoints have them ("quantization" in config.json; convert.h writes such), and stay so in memory;
+// activations are f32.
 //
 // Row determinism: a token's logits and the bytes stored for it are the same, bit for bit, however
 // its row's tokens are cut into steps, whatever else is in the step, and on any number of threads

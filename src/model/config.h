@@ -114,6 +114,9 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;  // generation_config.json wins over config.json
 };
 
+// Only the model_type, as ModelConfig has it, of a config.json that need not be complete: an unknown family
+// should be named before what its config lacks.
+Result<std::string> load_model_type(const std::string& folder);
 // `folder` holds config.json and maybe generation_config.json.
 Result<ModelConfig> load_config(const std::string& folder);
 // From texts; `generation` may be empty. Every number is range checked; the message names the key.
