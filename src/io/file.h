@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,8 @@
 #include "windrow/status.h"
 
 namespace windrow {
+
+class FileOps;
 
 // A regular, non-empty file mapped for reading. Its size is taken at open. HAZARD: if another process
 // truncates the file afterwards, touching the lost pages raises SIGBUS, as with every mapping;
@@ -46,6 +49,13 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+class FileOps;
+
+// `PATH: cannot CALL: REASON`, of the system's `error`.
+Status system_error(const std::string& path, const char* call, int error = errno);
+// Makes the names in the folder that `path` lies in survive a power cut.
+Status sync_folder_of(const std::string& path, FileOps& ops);
+
 // The system calls behind reading and atomic writing. All return -1 and set errno when they fail, as the
 // calls of the same name do. The default is the operating system; tests derive from it, fail some calls or
 // simulate a disk. One object may be used by several threads at a time if its calls allow that, as the
@@ -66,6 +76,10 @@ class FileOps {
   virtual int close(int fd);
   virtual int rename(const char* from, const char* to);
   virtual int unlink(const char* path);
+  virtual int make_folder(const char* path);
+  virtual int remove_folder(const char* path);  // an empty one
+  // What stands at two names changes places, at once.
+  virtual int exchange(const char* a, const char* b);
 };
 
 // The operating system.

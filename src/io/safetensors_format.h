@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "io/tensor_stream.h"
 #include "windrow/dtype.h"
 #include "windrow/status.h"
 
@@ -62,9 +63,15 @@ Result<std::size_t> parse_length(std::span<const std::byte> bytes, std::size_t f
 Result<Header> parse_header(std::string_view text, std::size_t data_bytes, const std::string& name);
 
 using MetadataItem = std::pair<std::string, std::string>;
-// The length and the header of a file, padded with spaces so that the data starts at a multiple of 8.
-// Tensors and metadata (unique keys) in the given order; the tensors' data follow each other from 0 on.
-// kInvalidArgument for names, shapes and sizes that no file can have. Throws bad_alloc.
-Result<std::string> make_header(std::span<const Entry> tensors, std::span<const MetadataItem> metadata);
+// What stands in a file before its data, and how many bytes of data follow. Tensors and metadata (unique
+// keys) in the given order. kInvalidArgument, without the file's name, for a name that is reserved, given
+// twice or not UTF-8, and for sizes that no file can have. Throws bad_alloc.
+struct FileHead {
+  std::string text;  // the length and the header, padded so that the data starts at a multiple of 8
+  std::size_t data_bytes = 0;
+};
+Result<FileHead> file_head(std::span<const TensorInfo> tensors, std::span<const MetadataItem> metadata);
+Result<FileHead> file_head(std::span<const TensorInfo> tensors,
+                           const std::map<std::string, std::string>& metadata);
 
 }  // namespace windrow::safetensors

@@ -11,34 +11,17 @@
 #include "io/safetensors_format.h"
 
 namespace windrow {
-
-using namespace safetensors;  // NOLINT: the format's constants
-
+namespace safetensors {
 namespace {
 
-// The entries of tensors one after another; the sizes of shapes and bytes must agree.
-Result<std::vector<Entry>> place(std::span<const TensorView> tensors) {
-  std::vector<Entry> entries;
-  entries.reserve(tensors.size());
-  std::size_t total = 0;
-  for (const TensorView& tensor : tensors) {
-    const std::optional<std::size_t> sum = checked_add(total, tensor.bytes.size());
-    if (!sum)
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("tensor {}: the file's size overflows", quote(tensor.name)));
-    entries.push_back({tensor.name, tensor.dtype, tensor.shape, total, *sum});
-    total = *sum;
-  }
-  return entries;
-}
-
-Status check_writable(std::span<const Entry> tensors) {
+Status check(std::span<const TensorInfo> tensors, std::size_t& total) {
   if (tensors.size() > kMaxTensors) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("{} tensors, the limit is {}", tensors.size(), kMaxTensors));
   }
   std::set<std::string_view> names;
-  for (const Entry& tensor : tensors) {
+  total = 0;
+  for (const TensorInfo& tensor : tensors) {
     const auto invalid = [&](const std::string& what) {
       return Status(StatusCode::kInvalidArgument, fmt::format("tensor {}: {}", quote(tensor.name), what));
     };
@@ -47,54 +30,82 @@ Status check_writable(std::span<const Entry> tensors) {
     if (tensor.shape.size() > kMaxRank) {
       return invalid(fmt::format("{} dimensions, the limit is {}", tensor.shape.size(), kMaxRank));
     }
-    const std::optional<std::size_t> expected = shape_bytes(tensor.shape, tensor.dtype);
-    const std::string kind = fmt::format("shape {} of {}", tensor.shape, dtype_name(tensor.dtype));
-    if (!expected) return invalid(kind + " overflows");
-    if (*expected != tensor.end - tensor.begin) {
-      return invalid(fmt::format("{} bytes for {}, expected {}", tensor.end - tensor.begin, kind, *expected));
-    }
+    const std::optional<std::size_t> bytes = shape_bytes(tensor.shape, tensor.dtype);
+    if (!bytes)
+      return invalid(fmt::format("shape {} of {} overflows", tensor.shape, dtype_name(tensor.dtype)));
+    const std::optional<std::size_t> sum = checked_add(total, *bytes);
+    if (!sum) return invalid("the file's size overflows");
+    total = *sum;
   }
   return Status();
 }
 
-}  // namespace
-
-Result<std::string> safetensors::make_header(std::span<const Entry> tensors,
-                                             std::span<const MetadataItem> metadata) try {
-  if (const Status s = check_writable(tensors); !s.ok()) return s;
+// As text: a Json keeps keys sorted, where a reader shall see the tensors in file order, and leaks without
+// memory.
+std::string header_json(std::span<const TensorInfo> tensors, std::span<const MetadataItem> metadata) {
   std::vector<std::string> members, items;
   for (const auto& [key, value] : metadata) items.push_back(json_string(key) + ':' + json_string(value));
   if (!items.empty()) members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(items, ",")));
-  for (const Entry& tensor : tensors) {
+  std::size_t begin = 0;
+  for (const TensorInfo& tensor : tensors) {
+    const std::size_t end = begin + shape_bytes(tensor.shape, tensor.dtype).value_or(0);
     members.push_back(fmt::format("{}:{{\"data_offsets\":[{},{}],\"dtype\":\"{}\",\"shape\":[{}]}}",
-                                  json_string(tensor.name), tensor.begin, tensor.end,
-                                  dtype_name(tensor.dtype), fmt::join(tensor.shape, ",")));
+                                  json_string(tensor.name), begin, end, dtype_name(tensor.dtype),
+                                  fmt::join(tensor.shape, ",")));
+    begin = end;
   }
   std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
   text.resize(round_up(text.size(), 8), ' ');
-  if (text.size() > kMaxHeaderBytes) {
+  return text;
+}
+
+}  // namespace
+
+Result<FileHead> file_head(std::span<const TensorInfo> tensors,
+                           const std::map<std::string, std::string>& metadata) {
+  return file_head(tensors, std::vector<MetadataItem>(metadata.begin(), metadata.end()));
+}
+
+Result<FileHead> file_head(std::span<const TensorInfo> tensors, std::span<const MetadataItem> metadata) try {
+  FileHead head;
+  if (const Status s = check(tensors, head.data_bytes); !s.ok()) return s;
+  const std::string header = header_json(tensors, metadata);
+  if (header.size() > kMaxHeaderBytes) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("a header of {} bytes, the limit is {}", text.size(), kMaxHeaderBytes));
+                  fmt::format("a header of {} bytes, the limit is {}", header.size(), kMaxHeaderBytes));
   }
-  std::string length;
-  for (std::size_t i = 0; i < kLengthBytes; i++) length += static_cast<char>(text.size() >> (8 * i) & 0xff);
-  return length + text;
+  for (std::size_t i = 0; i < kLengthBytes; i++)
+    head.text += static_cast<char>(static_cast<unsigned char>(header.size() >> (8 * i)));
+  head.text += header;
+  return head;
 } catch (const Json::exception&) {
   return Status(StatusCode::kInvalidArgument, "a name or the metadata is not valid UTF-8");
 }
 
+}  // namespace safetensors
+
 Status write_safetensors(const std::string& path, std::span<const TensorView> tensors,
-                         const std::map<std::string, std::string>& metadata, FileOps& ops) try {
-  const Result<std::vector<Entry>> entries = place(tensors);
-  if (!entries.ok()) return entries.status().with_context(path);
-  const std::vector<MetadataItem> items(metadata.begin(), metadata.end());
-  const Result<std::string> header = make_header(*entries, items);
-  if (!header.ok()) return header.status().with_context(path);
-  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(*header))};
-  for (const TensorView& tensor : tensors) parts.push_back(tensor.bytes);
-  return write_atomically(path, parts, ops);
-} catch (const std::bad_alloc&) {
-  return Status(StatusCode::kResourceExhausted, path + ": out of memory while writing");
+                         const std::map<std::string, std::string>& metadata, FileOps& ops) {
+  try {
+    std::vector<TensorInfo> infos;
+    for (const TensorView& tensor : tensors) infos.push_back({tensor.name, tensor.dtype, tensor.shape});
+    const Result<safetensors::FileHead> head = safetensors::file_head(infos, metadata);
+    if (!head.ok()) return head.status().with_context(path);
+    std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(head->text))};
+    for (const TensorView& tensor : tensors) {
+      const std::size_t expected = *safetensors::shape_bytes(tensor.shape, tensor.dtype);
+      if (tensor.bytes.size() != expected) {
+        return Status(
+            StatusCode::kInvalidArgument,
+            fmt::format("{}: tensor {}: {} bytes for shape {} of {}, expected {}", path, quote(tensor.name),
+                        tensor.bytes.size(), tensor.shape, dtype_name(tensor.dtype), expected));
+      }
+      parts.push_back(tensor.bytes);
+    }
+    return write_atomically(path, parts, ops);
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, path + ": out of memory while writing");
+  }
 }
 
 }  // namespace windrow

@@ -200,28 +200,29 @@ Status SessionWriter::save(const std::string& path, FileOps& ops) const try {
   if (!tensors)
     return Status(StatusCode::kUnsupported, path + ": the rows need more tensors than a file can have");
   std::vector<std::uint64_t> checksums;
-  std::vector<safetensors::Entry> entries;
+  std::vector<TensorInfo> infos;
   for (const Tensor& tensor : *tensors) {
     checksums.push_back(xxh3(impl_->bytes_of(tensor)));
-    entries.push_back(tensor.entry);
+    infos.push_back({tensor.entry.name, tensor.entry.dtype, tensor.entry.shape});
   }
-  Result<std::string> header = safetensors::make_header(entries, session::metadata_of(layout, checksums));
-  if (!header.ok()) return header.status().with_context(path);
+  Result<safetensors::FileHead> head = safetensors::file_head(infos, session::metadata_of(layout, checksums));
+  if (!head.ok()) return head.status().with_context(path);
+  std::string& header = head->text;
   Result<Sha256> sha = Sha256::create();
   Result<Sha256> leaf = Sha256::create();
   if (!sha.ok() || !leaf.ok()) return out_of_memory();
-  sha->update(std::string_view(*header));  // its digests are zeros
+  sha->update(std::string_view(header));  // its digests are zeros
   for (const Tensor& tensor : *tensors) {
     leaf->reset();
     leaf->update(impl_->bytes_of(tensor));
     sha->update(std::span<const std::byte>(leaf->finish()));
   }
-  session::seal(*header, sha->finish());
+  session::seal(header, sha->finish());
 
   struct stat info = {};
   if (ops.path_status(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode))
     return Status(StatusCode::kIo, path + ": is a link, expected a file or a free name");
-  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(*header))};
+  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(std::as_const(header)))};
   for (const Tensor& tensor : *tensors) parts.push_back(impl_->bytes_of(tensor));
   return write_atomically(path, parts, ops, kMode);
 } catch (const std::bad_alloc&) {
