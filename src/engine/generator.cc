@@ -126,7 +126,7 @@ Status Generator::Impl::open_row(std::span<const std::int32_t> prompt, bool reus
       return {};
     }
     g.lost = common;
-    g.lost_because = cut.message();
+    if (common > 0) g.lost_because = cut.message();
   }
   drop_row();  // its pages come back before new ones are taken
   Result<Row> fresh = store.new_row();
