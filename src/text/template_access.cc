@@ -23,8 +23,8 @@ Value loop_member(const LoopState& loop, std::string_view name) {
   if (name == "first") return Value(at == 0);
   if (name == "last") return Value(at + 1 == count);
   if (name == "length") return Value(count);
-  if (name == "depth") return Value(std::int64_t{loop.depth});
-  if (name == "depth0") return Value(std::int64_t{loop.depth} - 1);
+  if (name == "depth") return Value(std::int64_t{1});  // of recursion, which is not supported
+  if (name == "depth0") return Value(std::int64_t{0});
   if (name == "previtem") {
     return at > 0 ? loop.items->items[loop.at - 1] : Value::undefined("there is no previous item");
   }
@@ -169,12 +169,13 @@ void print_nested(const Value& value, TaintedText& out, Budget& budget) {
     return append_repr(*text, out);
   }
   if (const List* list = value.as_list()) {
-    out.append("[", value.plain);
+    out.append(list->tuple ? "(" : "[", value.plain);
     for (std::size_t i = 0; i < list->items.size(); i++) {
       if (i > 0) out.append(", ", value.plain);
       print_nested(list->items[i], out, budget);
     }
-    out.append("]", value.plain);
+    if (list->tuple && list->items.size() == 1) out.append(",", value.plain);
+    out.append(list->tuple ? ")" : "]", value.plain);
   } else if (const Mapping* mapping = value.as_mapping()) {
     out.append("{", value.plain);
     for (std::size_t i = 0; i < mapping->entries.size(); i++) {

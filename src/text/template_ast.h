@@ -25,7 +25,7 @@ struct Expr {
   enum class Kind {
     kConstant,   // value
     kName,       // name
-    kList,       // parts
+    kList,       // parts; name "tuple" for one
     kMapping,    // parts: key, value, key, value, ...
     kAttribute,  // parts[0] . name
     kItem,       // parts[0] [ parts[1] ]

@@ -103,7 +103,6 @@ Evaluator::Flow Evaluator::exec_for(const Statement& s) {
   const auto loop = std::make_shared<LoopState>();
   loop->items = items;
   loop->nesting = items->nesting + 1;
-  loop->depth = ++loops_;
   for (; loop->at < items->items.size(); loop->at++) {
     budget_.step();
     line_ = s.line;
@@ -114,7 +113,6 @@ Evaluator::Flow Evaluator::exec_for(const Statement& s) {
     scopes_.pop_back();
     if (flow == Flow::kBreak) break;
   }
-  loops_--;
   return Flow::kOn;
 }
 

@@ -79,7 +79,6 @@ class Evaluator {
   std::deque<Namespace> namespaces_;  // live as long as the rendering: values point to them
   TaintedText* out_ = nullptr;
   int depth_ = 0;
-  int loops_ = 0;
   int line_ = 1;
 };
 

@@ -81,7 +81,7 @@ Value Evaluator::eval_list(const Expr& e) {
   std::vector<Value> items;
   budget_.allocate_items(e.parts.size());
   for (const ExprPtr& part : e.parts) items.push_back(eval(*part));
-  return Value::list(std::move(items), false);
+  return Value::list(std::move(items), false, e.name == "tuple");
 }
 
 Value Evaluator::eval_mapping(const Expr& e) {

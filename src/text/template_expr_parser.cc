@@ -85,7 +85,7 @@ ExprPtr ExprParser::tuple(bool choice) {
     if (tokens_.is(Type::kClose) || tokens_.is_operator(")")) break;
     parts.push_back(expression(choice));
   }
-  return make(Kind::kList, std::move(parts));
+  return make(Kind::kList, std::move(parts), "tuple");
 }
 
 Target ExprParser::target(bool of_set) {
@@ -264,7 +264,7 @@ ExprPtr ExprParser::primary() {
     default: break;
   }
   if (tokens_.take_operator("(")) {
-    if (tokens_.take_operator(")")) return make(Kind::kList, {});
+    if (tokens_.take_operator(")")) return make(Kind::kList, {}, "tuple");
     ExprPtr expr = tuple();
     need(")");
     return expr;
@@ -276,15 +276,17 @@ ExprPtr ExprParser::primary() {
 
 ExprPtr ExprParser::number() {
   const Token token = tokens_.take();
-  const char* const end = token.text.data() + token.text.size();
+  std::string digits(token.text);
+  std::erase(digits, '_');
+  const char* const end = digits.data() + digits.size();
   if (token.type == Type::kInt) {
     std::int64_t value = 0;
-    const auto [stop, error] = std::from_chars(token.text.data(), end, value);
+    const auto [stop, error] = std::from_chars(digits.data(), end, value);
     if (error != std::errc() || stop != end) fail(fmt::format("{} is beyond 64 bits", quote(token.text)));
     return constant(Value(value));
   }
   double value = 0;
-  const auto [stop, error] = std::from_chars(token.text.data(), end, value);
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
   if (error != std::errc() || stop != end) fail(fmt::format("{} is no number", quote(token.text)));
   return constant(Value(value));
 }

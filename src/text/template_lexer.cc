@@ -209,7 +209,11 @@ class Lexer {
   void number() {
     std::size_t end = at_;
     const auto digits = [&] {
-      while (end < source_.size() && is_digit(source_[end])) end++;
+      while (end < source_.size() &&
+             (is_digit(source_[end]) ||
+              (source_[end] == '_' && end + 1 < source_.size() && is_digit(source_[end + 1])))) {
+        end++;
+      }
     };
     digits();
     bool whole = true;

@@ -10,7 +10,6 @@ namespace windrow::text {
 struct LoopState {
   std::shared_ptr<const List> items;  // after the loop's `if`
   std::size_t at = 0;
-  int depth = 1;    // of loops inside each other
   int nesting = 1;  // as a value
 };
 

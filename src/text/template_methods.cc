@@ -194,7 +194,7 @@ Value mapping_method(const Value& receiver, std::string_view name, const Argumen
   std::vector<Value> items;
   for (const Mapping::Entry& entry : mapping.entries) {
     if (name == "items") {
-      items.push_back(Value::list({Value(entry.key), entry.value}, receiver.plain));
+      items.push_back(Value::list({Value(entry.key), entry.value}, receiver.plain, true));
     } else {
       items.push_back(name == "keys" ? Value(entry.key) : entry.value);
     }

@@ -12,6 +12,11 @@ namespace windrow::text {
 namespace {
 
 [[noreturn]] void no_operation(const std::string& op, const Value& a, const Value& b) {
+  for (const Value* v : {&a, &b}) {
+    const auto* undefined = v->as<Undefined>();
+    if (undefined != nullptr && undefined->what != nullptr)
+      template_error(fmt::format("{}, so that it has no {}", *undefined->what, op));
+  }
   template_error(fmt::format("{} {} {}", a.type_name(), op, b.type_name()));
 }
 

@@ -64,11 +64,11 @@ Value Value::undefined(std::string what) {
   return Value(Undefined{std::make_shared<const std::string>(std::move(what))});
 }
 
-Value Value::list(std::vector<Value> items, bool plain) {
+Value Value::list(std::vector<Value> items, bool plain, bool tuple) {
   int nesting = 1;
   for (const Value& item : items) nesting = std::max(nesting, 1 + item.nesting());
   checked_nesting(nesting);
-  return Value(ListRef(std::make_shared<List>(List{std::move(items), nesting})), plain);
+  return Value(ListRef(std::make_shared<List>(List{std::move(items), nesting, tuple})), plain);
 }
 
 Value Value::mapping(Mapping mapping, bool plain) {

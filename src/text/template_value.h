@@ -43,6 +43,7 @@ using TextRef = std::shared_ptr<const TaintedText>;
 struct List {
   std::vector<Value> items;
   int nesting = 1;
+  bool tuple = false;  // prints as one; else there is no difference
 };
 
 // Keys are texts; entries keep their order.
@@ -92,7 +93,7 @@ class Value {
   static Value text(std::string_view bytes, bool plain) {
     return text(TaintedText(std::string(bytes), plain));
   }
-  static Value list(std::vector<Value> items, bool plain);  // checks the nesting
+  static Value list(std::vector<Value> items, bool plain, bool tuple = false);  // checks the nesting
   static Value mapping(Mapping mapping, bool plain);
 
   template <class T>

@@ -47,6 +47,7 @@ TEST(TemplateLimits, WorkWithoutEndRunsOutOfSteps) {
 }
 
 TEST(TemplateLimits, GrowthRunsOutOfMemory) {
+  constexpr RenderLimits kLittleMemory{.output_bytes = 1 << 20, .steps = 20'000'000, .memory_bytes = 16 << 20};
   for (const std::string source : {
            "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
            "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
@@ -75,7 +76,7 @@ TEST(TemplateLimits, GrowthRunsOutOfMemory) {
            "{% set ns = namespace(x='a' * 1000) %}{% for i in range(1000) %}{% set ns.x = ns.x[1:] + 'bb' "
            "%}{% endfor %}{% for i in range(99999) %}{% set ns.x = ns.x + 'a' %}{% endfor %}",
        }) {
-    const Status status = failure(source, "", kSmall);
+    const Status status = failure(source, "", kLittleMemory);
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << source << status.message();
     const bool memory = status.message() == "t: line 1: the rendering needs more memory than the limit";
     EXPECT_TRUE(memory || status.message() == "t: line 1: more than 1048576 bytes of output")
@@ -84,7 +85,7 @@ TEST(TemplateLimits, GrowthRunsOutOfMemory) {
 }
 
 TEST(TemplateLimits, OutputHasALimitOfItsOwn) {
-  EXPECT_EQ(failure("{% for i in range(9999) %}{{ 'a' * 1000 }}{% endfor %}", "", kSmall).message(),
+  EXPECT_EQ(failure("{% for i in range(9999) %}{{ 'a' * 1000 }}{% endfor %}", "", {.output_bytes = 1 << 20}).message(),
             "t: line 1: more than 1048576 bytes of output");
 }
 
@@ -216,12 +217,13 @@ TEST(TemplateErrors, NameTheLineAndTheThing) {
       {"{{ 'a' | replace('a') }}", "t: line 1: replace: argument \"new\" is missing"},
       {"{{ 'a' | trim(1, 2) }}", "t: line 1: trim: 2 arguments, at most 1 are supported"},
       {"{{ 'a' | trim(frob=1) }}", "t: line 1: trim: argument \"frob\" is not supported"},
+      {"{{ x + 1 }}", "t: line 1: \"x\" is undefined, so that it has no +"},
       {"{{ loop.index }}", "t: line 1: \"loop\" is undefined, so that it has no member \"index\""},
       {"{% for i in [1] %}{{ loop.frob }}{% endfor %}", "t: line 1: loop.frob is not supported"},
       {"{{ strftime_now('%Y') }}", "t: line 1: strftime_now: no time was given"},
       {"{{ namespace }}", "t: line 1: a function can't be printed"},
       {"{{ '\\ud800' }}", "t: line 1: \\ud800 names no character"},
-      {"{{ raise_exception('no\nway') }}",
+      {"{{ raise_exception('no\\nway') }}",
        "t: line 1: the template refuses the conversation: \"no\\x0away\""},
   };
   for (const auto& [source, expected] : cases) EXPECT_EQ(render_text(source), "ERROR: " + expected) << source;

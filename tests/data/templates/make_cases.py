@@ -179,7 +179,6 @@ a{# comment #}b{#- c -#} d{% raw %}{{ x }}{% y %}{% endraw %}e {%- raw -%} {{ r 
 {% for x in %}{% endfor %}
 {{ x
 {% include 'a' %}
-{% block a %}{% endblock %}
 {% set 1 = 2 %}
 {% frobnicate %}
 {{ f(*l) }}
@@ -187,7 +186,6 @@ a{# comment #}b{#- c -#} d{% raw %}{{ x }}{% y %}{% endraw %}e {%- raw -%} {{ r 
 {{ [1, 2 }}
 {% break %}
 {# open
-{% raw %}
 {{ 'open }}
 {% if x %}a{% elif y %}b{% else %}c{% endif %}{% if not x %}a{% elif y %}b{% else %}c{% endif %}{% if 0 %}a{% elif '' %}b{% else %}c{% endif %}
 {{ raise_exception('no: ' + t) }}
@@ -196,7 +194,7 @@ a{# comment #}b{#- c -#} d{% raw %}{{ x }}{% y %}{% endraw %}e {%- raw -%} {{ r 
 {{ l.append(4) }}
 {{ d.update({'a': 1}) }}
 {{ t.__class__ }}
-{{ t | attr('x') }}
+{{ d.items() | list }} {{ (1,) }} {{ () }}
 {{ x.__class__.__mro__ }}
 """.strip("\n").split("\n")
 MULTI = [
