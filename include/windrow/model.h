@@ -10,7 +10,7 @@
 //   runner->forward(*step, ids, wanted, logits);                // ids[3], wanted {2}, logits[vocab]
 //   step->resolve();
 //
-// Families: gemma3_text, and the text part of gemma3 folders. Weights are f32, f16 or bf16 and
+// Families: see README.md, "Models". Weights are f32, f16 or bf16 and
 // stay so in memory; activations are f32.
 //
 // Row determinism: a token's logits and the bytes stored for it are the same, bit for bit, however
@@ -31,6 +31,7 @@
 #include <string_view>
 #include <vector>
 
+#include "windrow/attention.h"
 #include "windrow/codec.h"
 #include "windrow/compute.h"
 #include "windrow/dtype.h"
@@ -124,6 +125,19 @@ struct ForwardProfile {
   double layers = 0;     // everything else: norms, rotations, activations, embedding
 };
 
+// What one attention layer of a forward pass worked on, for all tokens of the step: [tokens, heads, dim] each.
+// The spans are valid during the call.
+struct AttentionTrace {
+  int layer = 0;
+  std::span<const float> q;         // as attended with: normed and rotated
+  std::span<const float> k, v;      // as appended; empty where the layer attends over a donor's
+  const AttentionParams& params;    // of the attention
+  std::span<const float> attended;  // [tokens, heads, value_dim], before a gate or the output projection
+};
+// Called on the thread of forward(), after each attention layer; an error ends the forward pass with it. Must
+// not throw.
+using AttentionObserver = std::function<Status(const AttentionTrace&)>;
+
 // The forward pass of a model over steps of stores made from one plan: the attention kernels,
 // chosen once, and the activations of the largest step, allocated once.
 class WINDROW_API Runner {
@@ -152,6 +166,8 @@ class WINDROW_API Runner {
   std::size_t scratch_bytes() const noexcept;
   // Adds the time of every later forward() to `profile`; null (the start) measures nothing.
   void set_profile(ForwardProfile* profile) noexcept;
+  // Shows the attention layers of every later forward() to `observer`; empty (the start): to nobody.
+  void set_observer(AttentionObserver observer) noexcept;
 
  private:
   struct Impl;

@@ -279,6 +279,18 @@ std::vector<std::int32_t> JsonReader::int_list(const char* key, int low, int hig
   return list;
 }
 
+std::vector<double> JsonReader::double_list(const char* key, double low, double high) {
+  const Json* value = find(key);
+  std::vector<double> list;
+  if (value == nullptr) return list;
+  if (!value->is_array()) {
+    fail(key, fmt::format("is {}, expected an array of numbers", describe(*value)));
+    return list;
+  }
+  for (const Json& item : *value) list.push_back(to_double(key, item, low, high));
+  return list;
+}
+
 std::vector<std::string> JsonReader::string_list(const char* key) {
   const Json* value = find(key);
   std::vector<std::string> list;

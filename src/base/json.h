@@ -78,10 +78,14 @@ class JsonReader {
   std::string string_or(const char* key, std::string fallback);
   // One integer or an array of integers; empty where absent.
   std::vector<std::int32_t> int_list(const char* key, int low, int high);
+  // An array of numbers; empty where absent.
+  std::vector<double> double_list(const char* key, double low, double high);
   // An array of strings; empty where absent.
   std::vector<std::string> string_list(const char* key);
   // The object at `key`; an absent one reads as an empty object.
   JsonReader object(const char* key) const;
+  // Reads `value` as if it stood in this object's place: for defaults. It must outlive the reader.
+  JsonReader with(const Json& value) const { return JsonReader(value, name_, *error_, path_); }
 
   // Records `NAME: "PATH.KEY" WHAT` unless there is an error already.
   void fail(const char* key, const std::string& what, StatusCode code = StatusCode::kCorrupt);

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "io/file.h"
 #include "model/config_defaults.h"
+#include "model/config_parts.h"
 #include "model/config_rope.h"
 
 namespace windrow {
@@ -19,17 +20,7 @@ namespace {
 
 // A config.json is a few KB; one that maps every class of a classifier has been seen at 0.5 MB.
 constexpr std::size_t kMaxConfigBytes = std::size_t{4} << 20;
-// Bounds far above any published model, and such that products of two stay below 2^63.
-constexpr int kMaxWidth = 1 << 20;  // hidden_size; the largest published is 16,384
-constexpr int kMaxIntermediate = 1 << 24;
-constexpr int kMaxLayers = 4096;
-constexpr int kMaxHeads = 4096;  // heads x head_dim stays below 2^24
-constexpr int kMaxHeadDim = 4096;
-constexpr int kMaxVocab = 1 << 24;
-constexpr int kMaxPositions = 1 << 30;  // so that a position and a window add up in 32 bits
-constexpr double kMinEps = 1e-30;       // 1 / sqrt(eps) is finite in f32
-constexpr double kMinPositive = 1e-3;   // of softcaps and scales, which divide
-constexpr double kMaxPositive = 1e6;
+constexpr double kMinEps = 1e-30;  // 1 / sqrt(eps) is finite in f32
 
 int int_or_required(JsonReader& reader, const char* key, int fallback, int low, int high) {
   return fallback == 0 ? reader.require_int(key, low, high) : reader.int_or(key, fallback, low, high);
@@ -47,10 +38,13 @@ class Parser {
     refuse_what_changes_the_computation();
     read_sizes();
     read_numerics();
-    read_layers();
-    const RopePair rope = read_rope(text_, defaults_.rope_theta, defaults_.rope_local_theta);
-    config_.rope_full = rope.full;
-    config_.rope_sliding = rope.sliding;
+    const ConfigPart part = {text_, *family_, config_};
+    read_layer_types(part);
+    read_layer_variants(part);
+    read_experts(part);
+    read_linear_attention(part);
+    read_per_layer_inputs(part);
+    if (text_.ok()) read_rope(part);
     read_outer_keys();
     return std::move(config_);
   }
@@ -64,7 +58,7 @@ class Parser {
       config_.model_type = outer_.require_string("model_type");
       if (config_.nested) config_.model_type += "_text";
     }
-    defaults_ = family_defaults(config_.model_type);
+    family_ = &family_defaults(config_.model_type);
   }
 
   void refuse_what_changes_the_computation() {
@@ -74,54 +68,70 @@ class Parser {
       reader.fail(key, "is present, quantized checkpoints are not supported", StatusCode::kUnsupported);
     }
     const Json* bidirectional = text_.find("use_bidirectional_attention");
-    if (bidirectional != nullptr && *bidirectional != false) {
+    const bool of_images =
+        bidirectional != nullptr && family_->may_see_vision_both_ways && *bidirectional == "vision";
+    if (bidirectional != nullptr && *bidirectional != false && !of_images) {
       text_.fail("use_bidirectional_attention",
                  fmt::format("is {}, only causal attention is supported", describe(*bidirectional)),
                  StatusCode::kUnsupported);
     }
-    config_.attention_bias = text_.bool_or("attention_bias", false);
-    if (config_.attention_bias && !defaults_.may_have_attention_bias) {
-      text_.fail("attention_bias", fmt::format("is true, {} has no attention bias", config_.model_type),
+    config_.attention_bias =
+        read_bias("attention_bias", family_->attention_bias, family_->may_have_attention_bias);
+    config_.mlp_bias = read_bias("mlp_bias", false, family_->may_have_mlp_bias);
+  }
+
+  bool read_bias(const char* key, bool fallback, bool supported) {
+    const bool bias = text_.bool_or(key, fallback);
+    if (bias && !supported) {
+      text_.fail(key, fmt::format("is true, which is not supported for {}", config_.model_type),
                  StatusCode::kUnsupported);
     }
+    return bias;
   }
 
   void read_sizes() {
     config_.hidden_size = text_.require_int("hidden_size", 1, kMaxWidth);
-    read_intermediate_size();
     config_.num_layers = text_.require_int("num_hidden_layers", 1, kMaxLayers);
-    config_.num_heads = int_or_required(text_, "num_attention_heads", defaults_.num_heads, 1, kMaxHeads);
-    const int kv_heads = defaults_.num_kv_heads == 0 ? config_.num_heads : defaults_.num_kv_heads;
+    read_intermediate_size();
+    config_.num_heads = int_or_required(text_, "num_attention_heads", family_->num_heads, 1, kMaxHeads);
+    const int kv_heads = family_->num_kv_heads == 0 ? config_.num_heads : family_->num_kv_heads;
     config_.num_kv_heads = text_.int_or("num_key_value_heads", kv_heads, 1, kMaxHeads);
     if (config_.num_heads % config_.num_kv_heads != 0) {
       text_.fail("num_attention_heads", fmt::format("is {}, no multiple of the {} key-value heads",
                                                     config_.num_heads, config_.num_kv_heads));
     }
     read_head_dim();
-    config_.vocab_size = int_or_required(text_, "vocab_size", defaults_.vocab_size, 1, kMaxVocab);
-    config_.max_position_embeddings = int_or_required(text_, "max_position_embeddings",
-                                                      defaults_.max_position_embeddings, 1, kMaxPositions);
+    config_.vocab_size = int_or_required(text_, "vocab_size", family_->vocab_size, 1, kMaxVocab);
+    config_.max_position_embeddings =
+        int_or_required(text_, "max_position_embeddings", family_->max_position_embeddings, 1, kMaxPositions);
   }
 
   // Gemma 3n states one size a layer.
   void read_intermediate_size() {
-    if (!text_.has("intermediate_size")) return text_.fail("intermediate_size", "is missing");
-    const std::vector<std::int32_t> sizes = text_.int_list("intermediate_size", 1, kMaxIntermediate);
-    if (sizes.empty()) return text_.fail("intermediate_size", "is an empty array");
+    const char* key = "intermediate_size";
+    if (!text_.has(key)) return text_.fail(key, "is missing");
+    std::vector<std::int32_t> sizes = text_.int_list(key, 1, kMaxIntermediate);
+    if (sizes.empty()) return text_.fail(key, "is an empty array");
     config_.intermediate_size = sizes[0];
-    if (std::any_of(sizes.begin(), sizes.end(), [&](int size) { return size != sizes[0]; })) {
-      text_.fail("intermediate_size", "differs between layers, which is not supported",
+    if (text_.find(key)->is_array() && sizes.size() != static_cast<std::size_t>(config_.num_layers)) {
+      return text_.fail(key, fmt::format("has {} entries for {} layers", sizes.size(), config_.num_layers));
+    }
+    if (std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes[0]; })) return;
+    if (!family_->may_vary_intermediate_size) {
+      text_.fail(key,
+                 fmt::format("differs between layers, which is not supported for {}", config_.model_type),
                  StatusCode::kUnsupported);
     }
+    config_.intermediate_sizes = std::move(sizes);
   }
 
   void read_head_dim() {
-    const bool derived = !text_.has("head_dim") && defaults_.head_dim == 0;
+    const bool derived = !text_.has("head_dim") && family_->head_dim == 0;
     if (derived && config_.hidden_size % config_.num_heads != 0) {
       return text_.fail("head_dim", fmt::format("is missing, and hidden_size {} is no multiple of {} heads",
                                                 config_.hidden_size, config_.num_heads));
     }
-    const int fallback = derived ? config_.hidden_size / config_.num_heads : defaults_.head_dim;
+    const int fallback = derived ? config_.hidden_size / config_.num_heads : family_->head_dim;
     config_.head_dim = text_.int_or("head_dim", fallback, 2, kMaxHeadDim);
     if (derived && config_.head_dim > kMaxHeadDim) {
       text_.fail("head_dim",
@@ -133,74 +143,44 @@ class Parser {
   }
 
   void read_numerics() {
-    config_.rms_norm_eps = text_.double_or("rms_norm_eps", 1e-6, kMinEps, 1);
+    config_.rms_norm_eps = text_.double_or("rms_norm_eps", family_->rms_norm_eps, kMinEps, 1);
     const double scalar =
-        defaults_.query_pre_attn_scalar == 0 ? config_.head_dim : defaults_.query_pre_attn_scalar;
+        family_->query_pre_attn_scalar == 0 ? config_.head_dim : family_->query_pre_attn_scalar;
     config_.query_pre_attn_scalar =
         text_.double_or("query_pre_attn_scalar", scalar, kMinPositive, kMaxPositive);
-    config_.attn_logit_softcapping = text_.double_or("attn_logit_softcapping", 0, kMinPositive, kMaxPositive);
+    if (family_->fixed_attention_scale) config_.query_pre_attn_scalar = scalar;
+    config_.attn_logit_softcapping = read_softcap("attn_logit_softcapping", family_->attn_logit_softcapping);
     config_.final_logit_softcapping =
-        text_.double_or("final_logit_softcapping", 0, kMinPositive, kMaxPositive);
+        read_softcap("final_logit_softcapping", family_->final_logit_softcapping);
+    read_activation();
+  }
+
+  // An explicit null switches the cap off; an absent key means the family's.
+  double read_softcap(const char* key, double fallback) {
+    return text_.double_or(key, text_.is_null(key) ? 0 : fallback, kMinPositive, kMaxPositive);
+  }
+
+  void read_activation() {
     // Gemma 1 and 2 state both; hidden_activation is the one that counts.
     const char* key = text_.has("hidden_activation") ? "hidden_activation" : "hidden_act";
-    config_.hidden_activation = text_.string_or(key, defaults_.hidden_activation);
-    if (config_.hidden_activation.empty()) text_.fail("hidden_activation", "is missing");
-  }
-
-  void read_layers() {
-    // An explicit null switches the window off; an absent key means the family's.
-    const int fallback = text_.is_null("sliding_window") ? 0 : defaults_.sliding_window;
-    int window = text_.int_or("sliding_window", fallback, 1, kMaxPositions);
-    if (!text_.bool_or("use_sliding_window", true)) window = 0;
-    read_layer_types(window);
-    const bool slides =
-        std::count(config_.layer_types.begin(), config_.layer_types.end(), LayerType::kSliding) > 0;
-    if (slides && window == 0) text_.fail("sliding_window", "is missing, but there are sliding layers");
-    config_.sliding_window = slides ? window : 0;
-  }
-
-  void read_layer_types(int window) {
-    const auto layers = static_cast<std::size_t>(config_.num_layers);
-    if (text_.has("layer_types")) {
-      for (const std::string& name : text_.string_list("layer_types")) {
-        if (name != "full_attention" && name != "sliding_attention") {
-          return text_.fail("layer_types",
-                            fmt::format("holds {}, supported are \"full_attention\" and "
-                                        "\"sliding_attention\"",
-                                        quote(name)),
-                            StatusCode::kUnsupported);
-        }
-        config_.layer_types.push_back(name == "full_attention" ? LayerType::kFull : LayerType::kSliding);
-      }
-      if (config_.layer_types.size() != layers) {
-        text_.fail("layer_types",
-                   fmt::format("has {} entries for {} layers", config_.layer_types.size(), layers));
-      }
-      return;
-    }
-    if (window == 0) return config_.layer_types.assign(layers, LayerType::kFull);
-    if (text_.bool_or("use_sliding_window", false)) {
-      // Qwen 2: the layers from max_window_layers on slide. Not ours to guess.
-      return text_.fail("use_sliding_window", "is true without \"layer_types\", which is not supported",
-                        StatusCode::kUnsupported);
-    }
-    const char* key =
-        text_.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
-    const int pattern = text_.int_or(key, defaults_.sliding_window_pattern, 1, kMaxLayers);
-    for (int i = 0; i < config_.num_layers; i++) {
-      // Without a pattern a window means that every layer slides (Mistral, Phi-3).
-      const bool full = pattern != 0 && (i + 1) % pattern == 0;
-      config_.layer_types.push_back(full ? LayerType::kFull : LayerType::kSliding);
+    const std::string only = family_->hidden_activation;
+    config_.hidden_activation = text_.string_or(key, only);
+    if (config_.hidden_activation.empty()) return text_.fail("hidden_activation", "is missing");
+    if (!only.empty() && config_.hidden_activation != only) {
+      text_.fail(
+          key,
+          fmt::format("is {}, {} uses {}", quote(config_.hidden_activation), config_.model_type, quote(only)),
+          StatusCode::kUnsupported);
     }
   }
 
   // Keys that files with a text_config state inside or outside of it.
   void read_outer_keys() {
     const char* tie = "tie_word_embeddings";
-    config_.tie_word_embeddings = reader_of(tie).bool_or(tie, defaults_.tie_word_embeddings);
+    config_.tie_word_embeddings = reader_of(tie).bool_or(tie, family_->tie_word_embeddings);
     read_dtype();
-    config_.bos_token_ids = read_ids("bos_token_id", defaults_.bos_token_id);
-    config_.eos_token_ids = read_ids("eos_token_id", defaults_.eos_token_id);
+    config_.bos_token_ids = read_ids("bos_token_id", family_->bos_token_id);
+    config_.eos_token_ids = read_ids("eos_token_id", family_->eos_token_id);
   }
 
   void read_dtype() {
@@ -229,7 +209,7 @@ class Parser {
   }
 
   ModelConfig config_;
-  FamilyDefaults defaults_;
+  const FamilyDefaults* family_ = nullptr;
   JsonReader outer_;
   JsonReader text_;
 };

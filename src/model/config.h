@@ -3,10 +3,10 @@
 // rope_local_base_freq, rope_scaling, sliding_window_pattern, text_config nesting).
 //
 // Which families can run is not decided here: any model_type is read. But what a reader would have to
-// know to compute right is never skipped: unknown rope types and layer types, partial rotation,
-// quantized checkpoints and bidirectional attention are refused by name (kUnsupported). Keys that a
-// checkpoint leaves to its family's defaults take them from a table (gemma3_text so far; Gemma 3 4B
-// states six keys); where no default is known the key is required. A key of
+// know to compute right is never skipped: unknown rope types and layer types, biases, activations and experts
+// that a family has not, quantized checkpoints and bidirectional attention are refused by name
+// (kUnsupported). Keys that a checkpoint leaves to its family's defaults take them from a table
+// (config_defaults.cc; Gemma 3 4B states six keys); where no default is known the key is required. A key of
 // `text_config` wins over the same key outside of it, but for the token ids, of which the outer list is the
 // complete one.
 #pragma once
@@ -29,10 +29,10 @@ struct RopeConfig {
   double theta = 10000.0;
   double factor = 1.0;
   double partial_rotary_factor = 1.0;                // of head_dim, the part that turns
-  int original_max_positions = 0;                    // dynamic, llama3, yarn
+  int original_max_positions = 0;                    // dynamic, llama3, yarn, longrope
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
-  double attention_factor = 0;                       // yarn: 0: from factor, mscale and mscale_all_dim
+  double attention_factor = 0;                       // yarn, longrope; 0: from factor and the like
   double mscale = 0, mscale_all_dim = 0;             // yarn; 0: absent
   bool truncate = true;                              // yarn
   std::vector<double> short_factor, long_factor;     // longrope, one a pair
@@ -65,7 +65,7 @@ struct AltupConfig {
   double coef_clip = 0;  // 0: none
   bool correct_scale = true;
   int laurel_rank = 0;
-  std::vector<double> sparsity;  // activation_sparsity_pattern, [num_layers]
+  std::vector<double> sparsity = {};  // activation_sparsity_pattern, [num_layers]
 };
 
 struct ModelConfig {
@@ -85,7 +85,8 @@ struct ModelConfig {
   int vocab_size = 0;
   int max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
-  double query_pre_attn_scalar = 0;     // attention scale = 1 / sqrt of it; default head_dim
+  double query_pre_attn_scalar =
+      0;  // attention scale = 1 / sqrt of it; default head_dim; 1 in Gemma 3n and 4
   double attn_logit_softcapping = 0;    // 0: none
   double final_logit_softcapping = 0;   // 0: none
   int sliding_window = 0;               // 0 where no layer slides
@@ -102,7 +103,7 @@ struct ModelConfig {
   RopeConfig rope_full;
   RopeConfig rope_sliding;        // as rope_full where the family has one rope
   std::string hidden_activation;  // "gelu_pytorch_tanh", ...
-  bool attention_bias = false;    // refused where the family has none
+  bool attention_bias = false;    // of q, k, v and o; refused where it is not supported
   bool mlp_bias = false;          // llama
   bool tie_word_embeddings = true;
   DType dtype = DType::kBF16;  // what the file says; each tensor states its own

@@ -1,18 +1,11 @@
 // The rope keys of config.json, old and new.
 #pragma once
 
-#include "base/json.h"
-#include "model/config.h"
+#include "model/config_parts.h"
 
 namespace windrow {
 
-struct RopePair {
-  RopeConfig full;
-  RopeConfig sliding;
-};
-
-// `theta` and `local_theta` are the family's defaults; local_theta 0: sliding layers turn as full ones do,
-// unless the file says otherwise. Errors go into the reader.
-RopePair read_rope(JsonReader& text, double theta, double local_theta);
+// rope_full and rope_sliding. Needs the sizes, layer_types and global_head_dim of the configuration.
+void read_rope(const ConfigPart& part);
 
 }  // namespace windrow

@@ -29,9 +29,13 @@ struct Pass {
   std::span<float> logits;
   const AttentionKernels& kernels;
   ThreadPool& pool;
-  std::span<float> scratch;  // scratch_floats(largest step), 64-byte aligned
-  std::size_t max_tokens;    // of the largest step
-  ForwardProfile* profile;   // or null
+  std::span<float> scratch;           // scratch_floats(largest step), 64-byte aligned
+  std::size_t max_tokens;             // of the largest step
+  ForwardProfile* profile;            // or null
+  const AttentionObserver& observer;  // may be empty
+
+  // To be called after each attention layer.
+  Status observe(const AttentionTrace& trace) const { return observer ? observer(trace) : Status(); }
 };
 
 class Family {
@@ -40,18 +44,6 @@ class Family {
   virtual std::size_t scratch_floats(std::size_t max_tokens) const = 0;
   virtual Status forward(const Pass& pass) const = 0;
 };
-
-struct FamilyEntry {
-  std::string_view model_type;
-  Result<std::vector<LayerShape>> (*layers)(const ModelConfig& config);
-  Result<std::unique_ptr<Family>> (*load)(const ModelConfig& config, WeightReader& weights);
-};
-
-Result<std::vector<LayerShape>> gemma3_layers(const ModelConfig& config);
-Result<std::unique_ptr<Family>> load_gemma3(const ModelConfig& config, WeightReader& weights);
-
-// kUnsupported, naming the model type and what there is, for an unknown one.
-Result<const FamilyEntry*> find_family(std::string_view model_type);
 
 // Adds the time since the last lap to one part of a profile; without a profile it does nothing.
 class LapClock {

@@ -73,9 +73,9 @@ void AddRmsNorm(const float* y, const float* weight, std::size_t n, float eps, f
   });
 }
 
-void NormRope(float* x, std::size_t heads, std::size_t head_dim, const float* weight, float eps,
-              const float* cosine, const float* sine) {
-  const std::size_t half = head_dim / 2;
+void NormRope(float* x, std::size_t heads, std::size_t head_dim, std::size_t rotary_dim, const float* weight,
+              float eps, const float* cosine, const float* sine) {
+  const std::size_t half = rotary_dim / 2;
   for (std::size_t h = 0; h < heads; h++, x += head_dim) {
     if (weight != nullptr) RmsNorm(x, weight, head_dim, eps, x);
     for_each(half, [&](auto d, std::size_t i) {
@@ -160,9 +160,9 @@ void rms_norm(const float* x, const float* weight, std::size_t n, float eps, flo
 void add_rms_norm(const float* y, const float* weight, std::size_t n, float eps, float* x) {
   HWY_DYNAMIC_DISPATCH(AddRmsNorm)(y, weight, n, eps, x);
 }
-void norm_rope(float* x, std::size_t heads, std::size_t head_dim, const float* weight, float eps,
-               const float* cosine, const float* sine) {
-  HWY_DYNAMIC_DISPATCH(NormRope)(x, heads, head_dim, weight, eps, cosine, sine);
+void norm_rope(float* x, std::size_t heads, std::size_t head_dim, std::size_t rotary_dim, const float* weight,
+               float eps, const float* cosine, const float* sine) {
+  HWY_DYNAMIC_DISPATCH(NormRope)(x, heads, head_dim, rotary_dim, weight, eps, cosine, sine);
 }
 void spread_nan(float* x, std::size_t heads, std::size_t head_dim) {
   HWY_DYNAMIC_DISPATCH(SpreadNan)(x, heads, head_dim);

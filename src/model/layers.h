@@ -15,10 +15,12 @@ void rms_norm(const float* x, const float* weight, std::size_t n, float eps, flo
 // x += rms_norm(y): the residual connection of a "sandwich" block.
 void add_rms_norm(const float* y, const float* weight, std::size_t n, float eps, float* x);
 
-// For each of `heads` packed vectors [heads, head_dim]: rms_norm with `weight` (skipped when null),
-// then the rotation of the pairs (i, i + head_dim / 2) by the angles of cosine/sine [head_dim / 2].
-void norm_rope(float* x, std::size_t heads, std::size_t head_dim, const float* weight, float eps,
-               const float* cosine, const float* sine);
+// For each of `heads` packed vectors [heads, head_dim]: rms_norm with `weight` [head_dim] (skipped when
+// null), then the rotation of the pairs (i, i + rotary_dim / 2), i < rotary_dim / 2, by the angles of
+// cosine/sine [rotary_dim / 2]; what lies behind rotary_dim does not turn. REQUIRES an even rotary_dim <=
+// head_dim.
+void norm_rope(float* x, std::size_t heads, std::size_t head_dim, std::size_t rotary_dim, const float* weight,
+               float eps, const float* cosine, const float* sine);
 
 // Of `heads` packed vectors [heads, head_dim], one that holds a NaN or an infinity becomes NaN throughout.
 // Keys and values go through this before they are stored: affine codecs pass over a NaN among numbers

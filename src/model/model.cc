@@ -8,7 +8,7 @@
 
 #include "io/safetensors.h"
 #include "model/config.h"
-#include "model/family.h"
+#include "model/families.h"
 #include "model/model_impl.h"
 #include "model/weights.h"
 
@@ -32,6 +32,7 @@ ModelInfo describe(const ModelConfig& c, std::vector<LayerShape> layers) {
 struct Description {
   ModelConfig config;
   const FamilyEntry* family;
+  DecoderSpec spec;
   ModelInfo info;
 };
 
@@ -41,10 +42,10 @@ Result<Description> read_description(const std::string& folder) {
   const std::string file = folder + "/config.json";
   Result<const FamilyEntry*> family = find_family(config->model_type);
   if (!family.ok()) return family.status().with_context(file);
-  Result<std::vector<LayerShape>> layers = (*family)->layers(*config);
-  if (!layers.ok()) return layers.status().with_context(file);
-  ModelInfo info = describe(*config, std::move(*layers));
-  return Description{std::move(*config), *family, std::move(info)};
+  Result<DecoderSpec> spec = (*family)->describe(*config);
+  if (!spec.ok()) return spec.status().with_context(file);
+  ModelInfo info = describe(*config, spec->layers);
+  return Description{std::move(*config), *family, std::move(*spec), std::move(info)};
 }
 
 }  // namespace
@@ -122,7 +123,7 @@ Result<Model> Model::load(const std::string& folder, ThreadPool& pool, const Loa
   if (!tensors.ok()) return tensors.status();
   Result<WeightReader> weights = WeightReader::create(*tensors, pool, options.progress);
   if (!weights.ok()) return weights.status();
-  Result<std::unique_ptr<Family>> family = d->family->load(d->config, *weights);
+  Result<std::unique_ptr<Family>> family = d->family->load(d->config, d->spec, *weights);
   if (!family.ok()) return family.status();
   if (Status s = weights->finish(); !s.ok()) return s;
   return Model(std::make_shared<Impl>(

@@ -56,6 +56,7 @@ struct Runner::Impl {
   Arena scratch;
   std::size_t max_tokens;
   ForwardProfile* profile = nullptr;
+  AttentionObserver observer;
 };
 
 Runner::Runner(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -72,7 +73,7 @@ Result<Runner> Runner::create(const Model& model, const StatePlan& plan, ThreadP
   Result<Arena> scratch = Arena::create(family.scratch_floats(max_tokens) * sizeof(float), "activations");
   if (!scratch.ok()) return scratch.status();
   return Runner(std::make_unique<Impl>(
-      Impl{model.impl_, std::move(*kernels), &pool, std::move(*scratch), max_tokens, nullptr}));
+      Impl{model.impl_, std::move(*kernels), &pool, std::move(*scratch), max_tokens, nullptr, {}}));
 } catch (const std::exception& e) {
   return Status(StatusCode::kResourceExhausted, fmt::format("runner: {}", e.what()));
 }
@@ -109,8 +110,8 @@ Status Runner::forward(Step& step, std::span<const std::int32_t> ids, std::span<
   if (tokens == 0) return {};
   const std::span<float> scratch(reinterpret_cast<float*>(impl_->scratch.data()),
                                  impl_->scratch.size() / sizeof(float));
-  return impl_->model->family->forward(
-      {step, ids, wanted, logits, impl_->kernels, *impl_->pool, scratch, impl_->max_tokens, impl_->profile});
+  return impl_->model->family->forward({step, ids, wanted, logits, impl_->kernels, *impl_->pool, scratch,
+                                        impl_->max_tokens, impl_->profile, impl_->observer});
 } catch (const std::exception& e) {
   return {StatusCode::kResourceExhausted, fmt::format("forward: {}", e.what())};
 }
@@ -118,5 +119,7 @@ Status Runner::forward(Step& step, std::span<const std::int32_t> ids, std::span<
 std::size_t Runner::scratch_bytes() const noexcept { return impl_->scratch.size(); }
 
 void Runner::set_profile(ForwardProfile* profile) noexcept { impl_->profile = profile; }
+
+void Runner::set_observer(AttentionObserver observer) noexcept { impl_->observer = std::move(observer); }
 
 }  // namespace windrow

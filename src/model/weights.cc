@@ -78,16 +78,65 @@ Result<TensorView> WeightReader::take(const std::string& full, std::span<const s
   return view;
 }
 
+Result<PackedMatrix> WeightReader::pack(const TensorView& view, const std::byte* data, std::size_t rows,
+                                        std::size_t cols) {
+  Result<PackedMatrix> packed = PackedMatrix::pack(view.dtype, data, rows, cols, *pool_);
+  if (!packed.ok())
+    return packed.status().with_context(fmt::format("{}: tensor {}", tensors_->source(), quote(view.name)));
+  done_ += rows * cols * dtype_size(view.dtype);
+  if (progress_) progress_(done_, total_);
+  return packed;
+}
+
 Result<PackedMatrix> WeightReader::pack(const std::string& full, std::size_t rows, std::size_t cols) {
   const std::size_t shape[] = {rows, cols};
   Result<TensorView> view = take(full, shape);
   if (!view.ok()) return view.status();
-  Result<PackedMatrix> packed = PackedMatrix::pack(view->dtype, view->bytes.data(), rows, cols, *pool_);
-  if (!packed.ok())
-    return packed.status().with_context(fmt::format("{}: tensor {}", tensors_->source(), quote(full)));
-  done_ += view->bytes.size();
-  if (progress_) progress_(done_, total_);
-  return packed;
+  return pack(*view, view->bytes.data(), rows, cols);
+}
+
+Result<PackedMatrix> WeightReader::rows(const std::string& name, std::size_t all, std::size_t cols,
+                                        std::span<const RowRange> ranges) {
+  const std::size_t shape[] = {all, cols};
+  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  if (!view.ok()) return view.status();
+  const std::size_t row_bytes = cols * dtype_size(view->dtype);
+  if (ranges.size() == 1) {
+    return pack(*view, view->bytes.data() + ranges[0].first * row_bytes, ranges[0].count, cols);
+  }
+  std::vector<std::byte> gathered;
+  std::size_t count = 0;
+  for (const RowRange& r : ranges) {
+    const std::byte* from = view->bytes.data() + r.first * row_bytes;
+    gathered.insert(gathered.end(), from, from + r.count * row_bytes);
+    count += r.count;
+  }
+  return pack(*view, gathered.data(), count, cols);
+}
+
+Result<PackedMatrix> WeightReader::stacked(const std::string& name, std::size_t count, std::size_t index,
+                                           std::size_t rows, std::size_t cols) {
+  const std::size_t shape[] = {count, rows, cols};
+  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  if (!view.ok()) return view.status();
+  return pack(*view, view->bytes.data() + index * rows * cols * dtype_size(view->dtype), rows, cols);
+}
+
+Result<PackedMatrix> WeightReader::transposed(const std::string& name, std::size_t count, std::size_t index,
+                                              std::size_t cols, std::size_t all, std::size_t first,
+                                              std::size_t step) {
+  const std::size_t shape[] = {count, cols, all};
+  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  if (!view.ok()) return view.status();
+  const std::size_t size = dtype_size(view->dtype), rows = (all - first + step - 1) / step;
+  const std::byte* from = view->bytes.data() + index * cols * all * size;
+  std::vector<std::byte> turned(rows * cols * size);
+  for (std::size_t c = 0; c < cols; c++) {
+    for (std::size_t r = 0; r < rows; r++) {
+      std::memcpy(&turned[(r * cols + c) * size], from + (c * all + first + r * step) * size, size);
+    }
+  }
+  return pack(*view, turned.data(), rows, cols);
 }
 
 Result<PackedMatrix> WeightReader::matrix(const std::string& name, std::size_t rows, std::size_t cols) {
@@ -106,14 +155,34 @@ Result<RowTable> WeightReader::row_table(const std::string& name, std::size_t ro
 }
 
 Result<std::vector<float>> WeightReader::vector(const std::string& name, std::size_t size, float plus) {
-  const std::size_t shape[] = {size};
-  Result<TensorView> view = take(std::string(prefix_) + name, shape);
+  return floats(name, {size}, plus);
+}
+
+Result<std::vector<float>> WeightReader::floats(const std::string& name,
+                                                std::initializer_list<std::size_t> shape, float plus) {
+  Result<TensorView> view = take(std::string(prefix_) + name, {shape.begin(), shape.size()});
   if (!view.ok()) return view.status();
-  std::vector<float> values(size);
+  std::vector<float> values(view->elements());
   const std::size_t each = dtype_size(view->dtype);
-  for (std::size_t i = 0; i < size; i++)
+  for (std::size_t i = 0; i < values.size(); i++)
     values[i] = load_number(view->dtype, view->bytes.data() + i * each) + plus;
   return values;
+}
+
+bool WeightReader::has(const std::string& name) const {
+  return tensors_->find(std::string(prefix_) + name) != nullptr;
+}
+
+std::vector<std::size_t> WeightReader::shape(const std::string& name) const {
+  const TensorView* view = tensors_->find(std::string(prefix_) + name);
+  return view == nullptr ? std::vector<std::size_t>() : view->shape;
+}
+
+void WeightReader::ignore(const std::string& name) { taken_.insert(std::string(prefix_) + name); }
+
+Status WeightReader::unsupported(const std::string& name, std::string_view why) const {
+  return {StatusCode::kUnsupported,
+          fmt::format("{}: tensor {}: {}", tensors_->source(), quote(std::string(prefix_) + name), why)};
 }
 
 Status WeightReader::finish() {

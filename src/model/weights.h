@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +31,12 @@ class RowTable {
   std::size_t cols_ = 0;
 };
 
+// Rows [first, first + count) of a matrix.
+struct RowRange {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
 class WeightReader {
  public:
   using Progress = std::function<void(std::size_t, std::size_t)>;
@@ -41,9 +49,31 @@ class WeightReader {
   Result<PackedMatrix> matrix(const std::string& name, std::size_t rows, std::size_t cols);
   // The output head, which stands beside the text model, not in it.
   Result<PackedMatrix> head(std::size_t rows, std::size_t cols);
+  // A matrix of the given rows, in the order of `ranges`, out of a tensor [all, cols] that holds several
+  // projections.
+  Result<PackedMatrix> rows(const std::string& name, std::size_t all, std::size_t cols,
+                            std::span<const RowRange> ranges);
+  // Number `index` of the matrices of a tensor [count, rows, cols].
+  Result<PackedMatrix> stacked(const std::string& name, std::size_t count, std::size_t index,
+                               std::size_t rows, std::size_t cols);
+  // Of number `index` of a tensor [count, cols, all], whose matrices are transposed: the outputs first,
+  // first + step, ... below `all`.
+  Result<PackedMatrix> transposed(const std::string& name, std::size_t count, std::size_t index,
+                                  std::size_t cols, std::size_t all, std::size_t first, std::size_t step);
   Result<RowTable> row_table(const std::string& name, std::size_t rows, std::size_t cols);
   // As f32, with `plus` added to each (Gemma's norms store w - 1).
   Result<std::vector<float>> vector(const std::string& name, std::size_t size, float plus);
+  // The same for a tensor of any shape.
+  Result<std::vector<float>> floats(const std::string& name, std::initializer_list<std::size_t> shape,
+                                    float plus);
+
+  bool has(const std::string& name) const;
+  // Of a tensor that is there; else empty.
+  std::vector<std::size_t> shape(const std::string& name) const;
+  // finish() does not mind the tensor, if it is there.
+  void ignore(const std::string& name);
+  // kUnsupported: tensor `name`: `why`.
+  Status unsupported(const std::string& name, std::string_view why) const;
 
   // kUnsupported, by name, when the text model holds a tensor that was never read.
   Status finish();
@@ -55,6 +85,8 @@ class WeightReader {
                std::string_view head);
   Result<TensorView> take(const std::string& full, std::span<const std::size_t> shape);
   Result<PackedMatrix> pack(const std::string& full, std::size_t rows, std::size_t cols);
+  Result<PackedMatrix> pack(const TensorView& view, const std::byte* data, std::size_t rows,
+                            std::size_t cols);
   bool ours(std::string_view name) const;
 
   const ModelTensors* tensors_;

@@ -151,18 +151,20 @@ TEST(CliErrors, TheCommandLineItself) {
 
 TEST(CliErrors, FilesThatAreNotThereOrNotModelsAreFailures) {
   const TempFolder dir;
-  dir.write("llama/config.json", read_whole_file(kTiny + "/config.json"));
+  dir.write("mamba/config.json", read_whole_file(kTiny + "/config.json"));
   std::string config = read_whole_file(kTiny + "/config.json");
   const std::size_t at = config.find("gemma3_text");
-  dir.write("llama/config.json", config.replace(at, 11, "llama"));
+  dir.write("mamba/config.json", config.replace(at, 11, "mamba"));
   dir.write("bare/config.json", read_whole_file(kTiny + "/config.json"));
   expect_errors({
       {{"generate", "--model", "/nowhere", "--ids", "1"},
        1,
        "/nowhere/config.json: cannot open: No such file or directory"},
-      {{"plan", "--model", dir.path("llama"), "--context", "8"},
+      {{"plan", "--model", dir.path("mamba"), "--context", "8"},
        1,
-       dir.path("llama") + "/config.json: model_type \"llama\" is not supported (supported: gemma3_text)"},
+       dir.path("mamba") +
+           "/config.json: model_type \"mamba\" is not supported (supported: gemma2, gemma3_text, "
+           "gemma3n_text, gemma4_text, gpt_oss, llama, mistral, olmo3, phi3, qwen3, qwen3_next)"},
       {{"logits", "--model", kTiny, "--ids", "1", "--out", "/nowhere/x"},
        1,
        "/nowhere/x: cannot create a temporary file beside it: No such file or directory"},

@@ -19,16 +19,16 @@ struct OwnedTensor {
   std::vector<std::byte> bytes;
 };
 
-// A folder of its own with the tiny Gemma 3's config and its tensors, to be changed and saved.
+// A folder of its own with a reference model's config and tensors (bf16), to be changed and saved.
 class Checkpoint {
   TempFolder temp_;
 
  public:
   const std::string folder = temp_.path();
 
-  Checkpoint() {
-    config = read_whole_file(kTiny + "/config.json");
-    const SafetensorsFile file = must(SafetensorsFile::open(kTiny + "/model.safetensors"));
+  explicit Checkpoint(const std::string& from = kTiny) {
+    config = read_whole_file(from + "/config.json");
+    const SafetensorsFile file = must(SafetensorsFile::open(from + "/model.safetensors"));
     for (const TensorView& t : file.tensors()) {
       tensors.push_back({t.name, t.dtype, t.shape, {t.bytes.begin(), t.bytes.end()}});
     }
@@ -39,6 +39,13 @@ class Checkpoint {
       if (t.name == name) return t;
     }
     throw std::runtime_error("no tensor " + name);
+  }
+
+  // Removes a tensor and returns it.
+  OwnedTensor take(const std::string& name) {
+    OwnedTensor taken = tensor(name);
+    std::erase_if(tensors, [&](const OwnedTensor& t) { return t.name == name; });
+    return taken;
   }
 
   // Every occurrence of a text in config.json.

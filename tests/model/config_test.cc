@@ -30,8 +30,8 @@ std::string config_text(const std::string& type, const nlohmann::json& members =
   nlohmann::json config = {{"model_type", type},       {"hidden_size", 64},
                            {"intermediate_size", 96},  {"num_hidden_layers", 3},
                            {"num_attention_heads", 4}, {"num_key_value_heads", 2},
-                           {"vocab_size", 320},        {"max_position_embeddings", 512},
-                           {"hidden_act", "silu"}};
+                           {"vocab_size", 320},        {"max_position_embeddings", 512}};
+  config["hidden_act"] = type.starts_with("gemma") ? "gelu_pytorch_tanh" : "silu";
   config.update(members);
   return config.dump();
 }
@@ -189,10 +189,12 @@ TEST(Config, LayersSlideByPatternByWindowOrNotAtAll) {
   EXPECT_EQ(layers("mistral", {{"sliding_window", nullptr}}), (Layers{F, F, F}));
   EXPECT_EQ(layers("qwen3", {{"sliding_window", 8}, {"use_sliding_window", false}}), (Layers{F, F, F}));
   EXPECT_EQ(layers("llama", nlohmann::json::object()), (Layers{F, F, F}));
-  const Status status =
-      parse_config(config_text("qwen2", {{"sliding_window", 8}, {"use_sliding_window", true}}), "").status();
-  EXPECT_EQ(status.message(),
-            "config.json: \"use_sliding_window\" is true without \"layer_types\", which is not supported");
+  EXPECT_EQ(layers("qwen2", {{"sliding_window", 8}, {"use_sliding_window", true}, {"max_window_layers", 2}}),
+            (Layers{F, F, S}));
+  EXPECT_EQ(parse_config(config_text("qwen2", {{"sliding_window", 8}, {"use_sliding_window", true}}), "")
+                .status()
+                .message(),
+            "config.json: \"max_window_layers\" is missing");
 }
 
 TEST(Config, TheWindowIsZeroWhereNoLayerSlides) {
@@ -227,7 +229,7 @@ TEST(Config, SoftcapsAndTheActivationThatCountsAreRead) {
 }
 
 TEST(Config, EqualSizesPerLayerAreOneSize) {
-  EXPECT_EQ(parsed(config_text("gemma3n_text", {{"intermediate_size", {96, 96, 96}}})).intermediate_size, 96);
+  EXPECT_EQ(parsed(config_text("gemma3_text", {{"intermediate_size", {96, 96, 96}}})).intermediate_size, 96);
 }
 
 TEST(Config, GenerationConfigWinsForTokenIdsOnly) {
@@ -261,7 +263,7 @@ TEST(Config, CodesTellBrokenFilesFromUnsupportedOnes) {
   };
   EXPECT_EQ(code({{"hidden_size", -1}}), StatusCode::kCorrupt);
   EXPECT_EQ(code({{"quantization", {{"bits", 4}}}}), StatusCode::kUnsupported);
-  EXPECT_EQ(code({{"rope_scaling", {{"rope_type", "yarn"}}}}), StatusCode::kUnsupported);
+  EXPECT_EQ(code({{"rope_scaling", {{"rope_type", "mrope"}}}}), StatusCode::kUnsupported);
   EXPECT_EQ(code({{"use_bidirectional_attention", true}}), StatusCode::kUnsupported);
   EXPECT_EQ(load_config("/no/such/folder").status().code(), StatusCode::kIo);
 }

@@ -79,23 +79,29 @@ TEST(Layers, AddRmsNormAddsExactlyTheNorm) {
   });
 }
 
-TEST(Layers, NormRopeNormalizesEachHeadAndTurnsItsPairs) {
-  on_every_target([] {
-    for (std::size_t dim : {2u, 6u, 16u, 32u, 64u, 80u, 256u}) {
+TEST(Layers, NormRopeNormalizesEachHeadAndTurnsItsLeadingPairs) {
+  constexpr struct {
+    std::size_t dim, rotary;
+  } kShapes[] = {{2, 2},   {6, 6},   {16, 16}, {32, 32}, {64, 64},  {80, 80},   {256, 256},
+                 {64, 16}, {96, 72}, {80, 34}, {6, 2},   {256, 64}, {128, 126}, {33, 30}};
+  on_every_target([&] {
+    for (const auto& [dim, rotary] : kShapes) {
       for (std::size_t heads : {1u, 3u}) {
         const std::vector<float> x = random_floats(heads * dim, 6), w = random_floats(dim, 7);
-        const RopeFrequencies rope(static_cast<int>(dim), RopeConfig{});
-        std::vector<float> c(dim / 2), s(dim / 2), got = x;
+        const RopeFrequencies rope(static_cast<int>(rotary), RopeConfig{}, 512);
+        const std::size_t half = rotary / 2;
+        std::vector<float> c(half), s(half), got = x;
         rope.fill(123, c.data(), s.data());
-        norm_rope(got.data(), heads, dim, w.data(), 1e-6f, c.data(), s.data());
+        norm_rope(got.data(), heads, dim, rotary, w.data(), 1e-6f, c.data(), s.data());
         for (std::size_t h = 0; h < heads; h++) {
           const auto head = x.begin() + static_cast<std::ptrdiff_t>(h * dim);
           const std::vector<double> n =
               reference_norm(std::vector<float>(head, head + static_cast<std::ptrdiff_t>(dim)), w, 1e-6);
-          for (std::size_t i = 0; i < dim / 2; i++) {
-            EXPECT_NEAR(got[h * dim + i], n[i] * c[i] - n[i + dim / 2] * s[i], 3e-6);
-            EXPECT_NEAR(got[h * dim + i + dim / 2], n[i + dim / 2] * c[i] + n[i] * s[i], 3e-6);
+          for (std::size_t i = 0; i < half; i++) {
+            EXPECT_NEAR(got[h * dim + i], n[i] * c[i] - n[i + half] * s[i], 3e-6);
+            EXPECT_NEAR(got[h * dim + i + half], n[i + half] * c[i] + n[i] * s[i], 3e-6);
           }
+          for (std::size_t i = rotary; i < dim; i++) EXPECT_NEAR(got[h * dim + i], n[i], 3e-6);
         }
       }
     }
@@ -105,8 +111,21 @@ TEST(Layers, NormRopeNormalizesEachHeadAndTurnsItsPairs) {
 TEST(Layers, RopeWithoutWeightOnlyTurns) {
   on_every_target([] {
     std::vector<float> x = {1, 2, 3, 4}, c = {0, 1}, s = {1, 0};
-    norm_rope(x.data(), 1, 4, nullptr, 0.0f, c.data(), s.data());
+    norm_rope(x.data(), 1, 4, 4, nullptr, 0.0f, c.data(), s.data());
     EXPECT_EQ(x, (std::vector<float>{-3, 2, 1, 4}));
+  });
+}
+
+TEST(Layers, RopeLeavesWhatLiesBehindTheRotaryPartBitForBit) {
+  on_every_target([] {
+    const std::vector<float> x = random_floats(3 * 70, 14);
+    std::vector<float> y = x;
+    const std::vector<float> c(9, 0.25f), s(9, 0.5f);
+    norm_rope(y.data(), 3, 70, 18, nullptr, 0.0f, c.data(), s.data());
+    for (std::size_t i = 0; i < x.size(); i++) EXPECT_EQ(y[i] == x[i], i % 70 >= 18) << i;
+    y = x;
+    norm_rope(y.data(), 3, 70, 0, nullptr, 0.0f, nullptr, nullptr);
+    EXPECT_EQ(y, x);
   });
 }
 
@@ -205,28 +224,6 @@ TEST(Layers, AnElementsResultDoesNotDependOnItsPlace) {
     gelu_tanh_mul(gate.data(), up.data(), y.size(), y.data());
     for (float f : y) EXPECT_EQ(f, y[0]);
   });
-}
-
-TEST(Rope, FrequenciesFallFromOneAndLinearScalingDividesThem) {
-  const RopeFrequencies plain(64, {1000000.0, 1.0}), scaled(64, {1000000.0, 8.0});
-  std::vector<float> c(32), s(32), c8(32), s8(32);
-  plain.fill(5, c.data(), s.data());
-  scaled.fill(40, c8.data(), s8.data());
-  for (std::size_t i = 0; i < 32; i++) {
-    const double angle = 5 * std::pow(1e6, -static_cast<double>(i) / 32);
-    EXPECT_NEAR(c[i], std::cos(angle), 1e-6);
-    EXPECT_NEAR(s[i], std::sin(angle), 1e-6);
-    EXPECT_EQ(c[i], c8[i]);  // 8 is a power of two: position 40 over 8 is position 5, exactly
-    EXPECT_EQ(s[i], s8[i]);
-  }
-}
-
-TEST(Rope, PositionZeroTurnsNothing) {
-  const RopeFrequencies rope(8, RopeConfig{});
-  std::vector<float> c(4), s(4);
-  rope.fill(0, c.data(), s.data());
-  EXPECT_EQ(c, std::vector<float>(4, 1.0f));
-  EXPECT_EQ(s, std::vector<float>(4, 0.0f));
 }
 
 }  // namespace

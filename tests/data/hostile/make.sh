@@ -229,7 +229,7 @@ config hidden_size_zero '"hidden_size" is 0, expected 1 to 1048576' 'hidden_size
 config hidden_size_fraction '"hidden_size" is 64.5, expected an integer from 1 to 1048576' 'hidden_size=64.5'
 config hidden_size_is_text '"hidden_size" is "64", expected an integer from 1 to 1048576' 'hidden_size="64"'
 config hidden_size_2_to_32_plus_64 '"hidden_size" is 4294967360, expected 1 to 1048576' 'hidden_size=4294967360'
-config intermediate_sizes_differ '"intermediate_size" differs between layers, which is not supported' \
+config intermediate_sizes_differ '"intermediate_size" differs between layers, which is not supported for gemma3_text' \
   'intermediate_size=[96, 128]'
 config layers_billion '"num_hidden_layers" is 1000000000, expected 1 to 4096' 'num_hidden_layers=1000000000'
 config heads_zero '"num_attention_heads" is 0, expected 1 to 4096' 'num_attention_heads=0'
@@ -238,7 +238,7 @@ config heads_no_multiple '"num_attention_heads" is 4, no multiple of the 3 key-v
 config head_dim_odd '"head_dim" is 33, expected an even number' 'head_dim=33'
 config head_dim_underivable '"head_dim" is missing, and hidden_size 64 is no multiple of 5 heads' \
   $'model_type="llama"\nnum_attention_heads=5\nnum_key_value_heads=5' head_dim
-config vocab_missing '"vocab_size" is missing' 'model_type="llama"' vocab_size
+config vocab_missing '"vocab_size" is missing' $'model_type="some_llama"\nhidden_act="silu"' vocab_size
 config vocab_huge '"vocab_size" is 2147483647, expected 1 to 16777216' 'vocab_size=2147483647'
 config eps_zero '"rms_norm_eps" is 0, expected 1e-30 to 1' 'rms_norm_eps=0'
 config scalar_negative '"query_pre_attn_scalar" is -64, expected 0.001 to 1e+06' 'query_pre_attn_scalar=-64'
@@ -254,23 +254,24 @@ config layer_types_unknown '"layer_types" holds "linear_attention", supported ar
   'layer_types=["linear_attention", "full_attention"]'
 config layer_types_numbers '"layer_types" holds 1, expected strings' 'layer_types=[1, 0]'
 config rope_theta_zero '"rope_theta" is 0.0, expected 1 to 1e+12' 'rope_theta=0.0'
-config rope_type_unknown '"rope_scaling.rope_type" is "yarn", supported are "default" and "linear"' \
-  'rope_scaling={"rope_type": "yarn", "factor": 8.0}'
-config rope_type_old_key_unknown '"rope_scaling.type" is "dynamic", supported are "default" and "linear"' \
-  'rope_scaling={"type": "dynamic", "factor": 8.0}'
+rope_types='"default", "linear", "dynamic", "llama3", "yarn", "longrope", "su", "proportional"'
+config rope_type_unknown "\"rope_scaling.rope_type\" is \"mrope\", supported are $rope_types" \
+  'rope_scaling={"rope_type": "mrope", "factor": 8.0}'
+config rope_type_old_key_unknown "\"rope_scaling.type\" is \"ntk\", supported are $rope_types" \
+  'rope_scaling={"type": "ntk", "factor": 8.0}'
 config rope_factor_missing '"rope_scaling.factor" is missing' 'rope_scaling={"type": "linear"}'
 config rope_factor_zero '"rope_scaling.factor" is 0, expected 1 to 1e+06' 'rope_scaling={"type": "linear", "factor": 0}'
 config rope_scaling_is_text '"rope_scaling" is "linear", expected an object' 'rope_scaling="linear"'
-config rope_parameters_unknown \
-  '"rope_parameters.full_attention.rope_type" is "llama3", supported are "default" and "linear"' \
-  'rope_parameters={"full_attention": {"rope_type": "llama3"}}'
+config rope_parameters_unknown "\"rope_parameters.full_attention.rope_type\" is \"xpos\", supported are $rope_types" \
+  'rope_parameters={"full_attention": {"rope_type": "xpos"}}'
 config rope_parameters_flat '"rope_parameters" has neither "full_attention" nor "sliding_attention"' \
   'rope_parameters={"rope_theta": 10000.0}'
 config rope_scalings_disagree '"rope_scaling" scales by 8, "rope_parameters" by 4' \
   $'rope_scaling={"type": "linear", "factor": 8}\nrope_parameters={"full_attention": {"rope_type": "linear", "factor": 4}}'
-config rope_partial '"rope_parameters.full_attention.partial_rotary_factor" is not 1, partial rotation is not supported' \
-  'rope_parameters={"full_attention": {"partial_rotary_factor": 0.25}}'
-config attention_bias '"attention_bias" is true, gemma3_text has no attention bias' 'attention_bias=true'
+config rope_partial \
+  '"rope_parameters.full_attention.partial_rotary_factor" is 0.1: 3 of 32 dimensions would turn, expected an even number' \
+  'rope_parameters={"full_attention": {"partial_rotary_factor": 0.1}}'
+config attention_bias '"attention_bias" is true, which is not supported for gemma3_text' 'attention_bias=true'
 config bidirectional '"use_bidirectional_attention" is true, only causal attention is supported' \
   'use_bidirectional_attention=true'
 config quantized_mlx '"quantization" is present, quantized checkpoints are not supported' \
