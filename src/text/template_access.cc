@@ -34,7 +34,11 @@ Value loop_member(const LoopState& loop, std::string_view name) {
   template_error(fmt::format("loop.{} is not supported", name), StatusCode::kUnsupported);
 }
 
-Value bound_method(const Value& receiver, std::string_view name) {
+// What a bound method, or the reason why a value is undefined, takes besides its Value.
+constexpr std::size_t kSmallObject = 192;
+
+Value bound_method(const Value& receiver, std::string_view name, Budget& budget) {
+  budget.allocate(kSmallObject);
   if (receiver.nesting() >= kMaxNesting) {
     template_error(fmt::format("values are nested deeper than {}", kMaxNesting),
                    StatusCode::kResourceExhausted);
@@ -76,12 +80,13 @@ Value get_attribute(const Value& value, std::string_view name, Budget& budget) {
     template_error(fmt::format("{}, so that it has no member {}", undefined_name(value), quote(name)));
   }
   if (const auto* loop = value.as<Value::LoopRef>()) {
-    if (name == "cycle" || name == "changed") return bound_method(value, name);
+    if (name == "cycle" || name == "changed") return bound_method(value, name, budget);
     return loop_member(**loop, name);
   }
-  if (has_method(value, name)) return bound_method(value, name);
+  if (has_method(value, name)) return bound_method(value, name, budget);
   Value found;
   if (find_member(value, name, &found)) return found;
+  budget.allocate(kSmallObject);
   return Value::undefined(fmt::format("{} has no member {}", value.type_name(), quote(name)));
 }
 
@@ -98,6 +103,7 @@ Value get_item(const Value& value, const Value& key, Budget& budget) {
     const auto& items = value.as_list()->items;
     const std::int64_t at = wrap_index(*index, static_cast<std::int64_t>(items.size()));
     if (at >= 0) return items[static_cast<std::size_t>(at)];
+    budget.allocate(kSmallObject);
     return Value::undefined(fmt::format("a list of {} has no item {}", items.size(), *index));
   }
   if (index != nullptr && value.as_text() != nullptr) {

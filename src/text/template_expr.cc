@@ -74,6 +74,7 @@ Value Evaluator::eval_name(const std::string& name) {
   }
   if (std::find(std::begin(kGlobals), std::end(kGlobals), name) != std::end(kGlobals))
     return Value(std::make_shared<const Callable>(Callable{name, {}, nullptr, 1}));
+  budget_.allocate(2 * name.size() + 64);
   return Value::undefined(fmt::format("{} is undefined", quote(name)));
 }
 

@@ -92,6 +92,7 @@ Value trim(const Value& v, const Arguments& args, Budget& budget) {
   const Bound bound(args, "trim", {"chars"});
   const TaintedText text = text_of(v, budget);
   const TaintedText* characters = bound.text_or_null(0);
+  if (characters != nullptr) budget.read(64 * characters->size());  // they are sorted
   const Span span =
       strip_span(text.bytes(), characters == nullptr ? nullptr : &characters->bytes(), true, true);
   return make_text(budget, text.slice(span.begin, span.end));

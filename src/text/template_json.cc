@@ -36,7 +36,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool key(string_t& v) override {
     Open& top = stack_.back();
     if (top.mapping.find(v) != nullptr) fail(fmt::format("duplicate key {}", quote(v)));
-    budget_.allocate_items(1);
+    budget_.allocate_items(4);  // with its place in the index
     budget_.allocate(v.size());
     top.key = std::make_shared<TaintedText>(std::move(v), true);
     return true;

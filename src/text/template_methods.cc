@@ -22,7 +22,7 @@ Value part_list(const TaintedText& text, const std::vector<Span>& spans, Budget&
 Value strip(const TaintedText& text, std::string_view name, const Arguments& args, Budget& budget) {
   const Bound bound(args, name, {"chars"});
   const TaintedText* characters = bound.text_or_null(0);
-  budget.read(text.size());
+  budget.read(text.size() + (characters == nullptr ? 0 : 64 * characters->size()));  // they are sorted
   const Span span = strip_span(text.bytes(), characters == nullptr ? nullptr : &characters->bytes(),
                                name != "rstrip", name != "lstrip");
   return make_text(budget, text.slice(span.begin, span.end));
@@ -72,8 +72,8 @@ Value change_case(const TaintedText& text, std::string_view name, const Argument
 
 Value replace(const TaintedText& text, std::string_view name, const Arguments& args, Budget& budget) {
   const Bound bound(args, name, {"old", "new", "count"});
-  return Value::text(
-      replace_text(text, bound.need_text(0).bytes(), bound.need_text(1), bound.int_or(2, -1), budget));
+  return make_text(budget, replace_text(text, bound.need_text(0).bytes(), bound.need_text(1),
+                                        bound.int_or(2, -1), budget));
 }
 
 Value find(const TaintedText& text, std::string_view name, const Arguments& args, Budget& budget) {

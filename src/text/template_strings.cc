@@ -24,10 +24,14 @@ std::size_t character_offset(std::string_view text, std::int64_t n) noexcept {
 }
 
 Span strip_span(std::string_view text, const std::string* characters, bool left, bool right) {
+  std::vector<char32_t> set;  // sorted: a long text may be stripped of a long set
+  for (std::size_t at = 0; characters != nullptr && at < characters->size();)
+    set.push_back(next_utf8(*characters, at));
+  std::sort(set.begin(), set.end());
   const auto cut = [&](std::string_view character) {
-    if (characters != nullptr) return characters->find(character) != std::string::npos;
     std::size_t at = 0;
-    return is_python_space(next_utf8(character, at));
+    const char32_t c = next_utf8(character, at);
+    return characters == nullptr ? is_python_space(c) : std::binary_search(set.begin(), set.end(), c);
   };
   std::size_t begin = 0, end = text.size();
   while (left && begin < end) {

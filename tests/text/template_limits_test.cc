@@ -37,6 +37,7 @@ TEST(TemplateLimits, WorkWithoutEndRunsOutOfSteps) {
            "{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif %}{% endfor %}",
            "{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{% if s == s %}{% endif %}{% endfor %}",
            "{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{% if s[500] %}{% endif %}{% endfor %}",
+           "{% set s = 'a' * 3000000 %}{{ s.strip(s) }}{{ s | trim(s) }}",
            "{% macro m(n) %}{% if n > 0 %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(50) }}",
            "{{ range(60000) | unique | list | length }}",
        }) {
@@ -47,7 +48,8 @@ TEST(TemplateLimits, WorkWithoutEndRunsOutOfSteps) {
 }
 
 TEST(TemplateLimits, GrowthRunsOutOfMemory) {
-  constexpr RenderLimits kLittleMemory{.output_bytes = 1 << 20, .steps = 20'000'000, .memory_bytes = 16 << 20};
+  constexpr RenderLimits kLittleMemory{
+      .output_bytes = 1 << 20, .steps = 20'000'000, .memory_bytes = 16 << 20};
   for (const std::string source : {
            "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
            "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
@@ -85,7 +87,8 @@ TEST(TemplateLimits, GrowthRunsOutOfMemory) {
 }
 
 TEST(TemplateLimits, OutputHasALimitOfItsOwn) {
-  EXPECT_EQ(failure("{% for i in range(9999) %}{{ 'a' * 1000 }}{% endfor %}", "", {.output_bytes = 1 << 20}).message(),
+  EXPECT_EQ(failure("{% for i in range(9999) %}{{ 'a' * 1000 }}{% endfor %}", "", {.output_bytes = 1 << 20})
+                .message(),
             "t: line 1: more than 1048576 bytes of output");
 }
 
