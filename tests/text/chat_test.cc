@@ -10,7 +10,6 @@
 namespace windrow {
 namespace {
 
-using testing::TempFolder;
 using Messages = std::vector<ChatMessage>;
 
 std::string joined(const Result<std::vector<TextSegment>>& segments) {
@@ -189,7 +188,8 @@ TEST(Chat, WhatIsWrongIsNamed) {
   };
   EXPECT_EQ(error({"user", "\xFF"}), "messages[0]: role or content is not UTF-8");
   EXPECT_EQ(error({"user", "a", "[]"}), "messages[0].more is an array of 0, expected an object");
-  EXPECT_EQ(error({"user", "a", "{\"a\": }"}), "messages[0].more: invalid JSON at byte 7: unexpected '}'");
+  EXPECT_EQ(error({"user", "a", "{\"a\": }"}),
+            "messages[0].more: invalid JSON at byte 7: syntax error while parsing value - unexpected '}'");
   EXPECT_EQ(error({"user", "a"}, {.variables = "{\"messages\": []}"}),
             "chat template: variables can't set \"messages\"");
   EXPECT_EQ(error({"user", "a"}, {.variables = "{"}), "chat template: variables: invalid JSON at byte 2");
