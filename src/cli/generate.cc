@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
+#include "cli/session.h"
 #include "cli/summary.h"
 #include "windrow/engine.h"
 
@@ -20,6 +21,7 @@ struct GenerateFlags {
   RunFlags run;
   KvFlags kv;
   PromptFlags prompt;
+  std::string session;
   SamplerOptions sampling;
   int max_tokens = 256;
   bool ignore_eos = false;
@@ -114,26 +116,35 @@ Json state_json(const StatePlan& plan) {
 
 std::string result_json(const std::vector<std::int32_t>& prompt, const Generation& g, const Writer& writer,
                         const StatePlan& plan, double load_s) {
-  const Json object{{"prompt_ids", prompt},
-                    {"ids", g.ids},
-                    {"text", writer.has_text() ? Json(writer.text()) : Json()},
-                    {"finish_reason", finish_reason_name(g.finish_reason)},
-                    {"timings",
-                     {{"load_s", load_s},
-                      {"prefill_s", g.prefill_s},
-                      {"decode_s", g.decode_s},
-                      {"prefill_tokens_per_s", per_second(static_cast<double>(prompt.size()), g.prefill_s)},
-                      {"decode_tokens_per_s", per_second(g.decode_steps, g.decode_s)}}},
-                    {"state", state_json(plan)}};
+  const Json object{
+      {"prompt_ids", prompt},
+      {"ids", g.ids},
+      {"reused_tokens", g.reused},
+      {"text", writer.has_text() ? Json(writer.text()) : Json()},
+      {"finish_reason", finish_reason_name(g.finish_reason)},
+      {"timings",
+       {{"load_s", load_s},
+        {"prefill_s", g.prefill_s},
+        {"decode_s", g.decode_s},
+        {"prefill_tokens_per_s", per_second(static_cast<double>(prompt.size()) - g.reused, g.prefill_s)},
+        {"decode_tokens_per_s", per_second(g.decode_steps, g.decode_s)}}},
+      {"state", state_json(plan)}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 int generate(const GenerateFlags& flags) {
-  flags.prompt.check();
+  std::optional<SessionFile> session = open_session(flags.session);
+  flags.prompt.check(!session);
   const ModelInfo info = need(read_model_info(flags.run.model));
   const KvChoice kv = flags.kv.choose(info);
-  const std::optional<Tokenizer> tokenizer = flags.run.load_tokenizer(flags.prompt.needs_tokenizer());
-  const std::vector<std::int32_t> prompt = flags.prompt.read(info, tokenizer ? &*tokenizer : nullptr);
+  const std::optional<Tokenizer> tokenizer =
+      flags.run.load_tokenizer(flags.prompt.given() && flags.prompt.needs_tokenizer());
+  // What was said before, then what is new.
+  std::vector<std::int32_t> prompt = session ? session_tokens(*session, info) : std::vector<std::int32_t>();
+  const std::vector<std::int32_t> more =
+      flags.prompt.read(info, tokenizer ? &*tokenizer : nullptr, prompt.empty());
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  check_length(flags.session, prompt.size(), info);
 
   // The model's positions bound the text; the last token is not fed back.
   const int prompt_tokens = static_cast<int>(prompt.size());
@@ -147,6 +158,9 @@ int generate(const GenerateFlags& flags) {
                       .rollback = 0,
                       .total_tokens = 0};
   Generator generator = need(Generator::create(model, kv, limits, pool));
+  SessionIdentity identity;
+  if (!flags.session.empty()) identity = session_identity(flags.run.model, pool);
+  if (session) restore_session(*session, identity, generator, pool);
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   Writer writer(tokenizer ? &*tokenizer : nullptr, flags.json, flags.echo, prompt);
@@ -155,6 +169,7 @@ int generate(const GenerateFlags& flags) {
   options.max_tokens = max_tokens;
   options.prefill_chunk = flags.run.prefill_chunk;
   options.sampling = flags.sampling;
+  options.reuse = session.has_value();
   if (!flags.ignore_eos) options.stop_ids = info.eos_ids;
   options.cancel = &interrupted();
   options.on_prefill = [&](int done, int total) {
@@ -172,6 +187,7 @@ int generate(const GenerateFlags& flags) {
     need(result.status());
   }
   const Generation g = std::move(*result);
+  if (!flags.session.empty()) save_session(flags.session, identity, generator, prompt, g);
   writer.finish();
 
   if (flags.json) {
@@ -181,7 +197,7 @@ int generate(const GenerateFlags& flags) {
   if (!flags.run.quiet) {
     RunFacts facts{.plan = &generator.plan(),
                    .pools = {},
-                   .prompt_tokens = prompt_tokens,
+                   .prompt_tokens = prompt_tokens - g.reused,
                    .generation = g,
                    .threads = pool.threads(),
                    .colors = lively_stderr(),
@@ -197,21 +213,16 @@ int generate(const GenerateFlags& flags) {
 void add_generate(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand("generate", "write text after a prompt");
   auto flags = std::make_shared<GenerateFlags>();
-  SamplerOptions& s = flags->sampling;
   constexpr int kManyTokens = 1 << 30;
   flags->run.add_model(*sub);
   flags->prompt.add(*sub, true);
+  path_flag(
+      *sub, "--session", &flags->session, "FILE",
+      "go on with the text of this file, if it exists, with the prompt (if there is one) behind it; and "
+      "save the text and its state there at the end, also after Ctrl-C");
   int_flag(*sub, "--max-tokens", &flags->max_tokens, 0, kManyTokens,
            "most tokens to write; the model's longest context bounds it too");
-  float_flag(*sub, "--temperature", &s.temperature, {0, 100}, "0: always the most probable token");
-  int_flag(*sub, "--top-k", &s.top_k, 0, kManyTokens, "choose among the N most probable tokens; 0: all");
-  float_flag(*sub, "--top-p", &s.top_p, {0, 1, true},
-             "choose among the most probable tokens that hold X together");
-  float_flag(*sub, "--min-p", &s.min_p, {0, 1, false, true},
-             "choose among tokens at least X times as probable as the best");
-  float_flag(*sub, "--repetition-penalty", &s.repetition_penalty, {0.01f, 100},
-             "above 1: tokens seen before lose");
-  seed_flag(*sub, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
+  add_sampling(*sub, &flags->sampling);
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
   flags->run.add_compute(*sub);

@@ -46,10 +46,17 @@ int fail(const Failure& failure, const std::string& command) {
   return failure.code;
 }
 
-// Of the chosen subcommand, or of the program.
+// The chosen subcommand, one below another, or the program where there is none; and its name.
+std::pair<const CLI::App*, std::string> chosen_command(const CLI::App& app) {
+  std::pair<const CLI::App*, std::string> found = {&app, "windrow"};
+  for (auto below = app.get_subcommands(); !below.empty(); below = below[0]->get_subcommands())
+    found = {below[0], found.second + " " + below[0]->get_name()};
+  return found;
+}
+
 std::string help_text(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app.help() : chosen[0]->help("windrow");
+  const auto [chosen, name] = chosen_command(app);
+  return chosen == &app ? app.help() : chosen->help(name.substr(0, name.rfind(' ')));
 }
 
 int run_program(int argc, char** argv) {
@@ -59,6 +66,8 @@ int run_program(int argc, char** argv) {
   app.formatter(std::make_shared<HelpFormatter>());
   Run run;
   add_generate(app, run);
+  add_chat(app, run);
+  add_session(app, run);
   add_logits(app, run);
   add_plan(app, run);
   add_quality(app, run);
@@ -66,17 +75,13 @@ int run_program(int argc, char** argv) {
   add_bench(app, run);
   add_tokenize(app, run);
   add_detokenize(app, run);
-  const auto command = [&] {
-    const auto chosen = app.get_subcommands();
-    return chosen.empty() ? std::string("windrow") : "windrow " + chosen[0]->get_name();
-  };
+  const auto command = [&] { return chosen_command(app).second; };
   try {
     app.parse(argc, argv);
     return run();
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) {
-      const auto chosen = app.get_subcommands();
-      return fail({kUsage, explain(e, chosen.empty() ? app : *chosen[0], argc, argv)}, command());
+      return fail({kUsage, explain(e, *chosen_command(app).first, argc, argv)}, command());
     }
     try {
       write_stdout(e.get_name() == "CallForVersion" ? std::string(e.what()) + "\n" : help_text(app));

@@ -88,7 +88,13 @@ void PromptFlags::add(CLI::App& app, bool with_file) {
   ids_option = ids_flag(app, "--ids", &ids, "the prompt as token ids, e.g. 2,17,5; nothing is added to them");
 }
 
-void PromptFlags::check() const {
+bool PromptFlags::given() const {
+  return text_option->count() > 0 || ids_option->count() > 0 ||
+         (file_option != nullptr && file_option->count() > 0);
+}
+
+void PromptFlags::check(bool needed) const {
+  if (!needed && !given()) return;
   std::vector<std::string> given;
   for (const CLI::Option* o : {text_option, file_option, ids_option}) {
     if (o != nullptr && o->count() > 0) given.push_back(o->get_name());
@@ -101,7 +107,9 @@ void PromptFlags::check() const {
   if (text_option->count() > 0 && text.empty()) usage_error("--prompt", "is empty");
 }
 
-std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokenizer* tokenizer) const {
+std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokenizer* tokenizer,
+                                            bool special) const {
+  if (!given()) return {};
   std::vector<std::int32_t> prompt = ids;
   const char* flag = "--ids";
   if (tokenizer != nullptr && needs_tokenizer()) {
@@ -114,7 +122,7 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
     };
     const std::string content = from_file ? read_input(file, kMaxPromptBytes) : text;
     if (content.empty()) refuse("is empty");
-    Result<std::vector<std::int32_t>> encoded = tokenizer->encode(content);
+    Result<std::vector<std::int32_t>> encoded = tokenizer->encode(content, special);
     if (!encoded.ok()) refuse(encoded.status().message());
     prompt = std::move(*encoded);
     if (prompt.empty()) refuse("the prompt has no tokens");
@@ -129,6 +137,20 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
     usage_error(flag, fmt::format("{} tokens, the model was made for {}", prompt.size(), info.max_positions));
   }
   return prompt;
+}
+
+void add_sampling(CLI::App& app, SamplerOptions* options) {
+  SamplerOptions& s = *options;
+  constexpr int kManyTokens = 1 << 30;
+  float_flag(app, "--temperature", &s.temperature, {0, 100}, "0: always the most probable token");
+  int_flag(app, "--top-k", &s.top_k, 0, kManyTokens, "choose among the N most probable tokens; 0: all");
+  float_flag(app, "--top-p", &s.top_p, {0, 1, true},
+             "choose among the most probable tokens that hold X together");
+  float_flag(app, "--min-p", &s.min_p, {0, 1, false, true},
+             "choose among tokens at least X times as probable as the best");
+  float_flag(app, "--repetition-penalty", &s.repetition_penalty, {0.01f, 100},
+             "above 1: tokens seen before lose");
+  seed_flag(app, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
 }
 
 void RunFlags::add_model(CLI::App& app) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "windrow/engine.h"
 #include "windrow/model.h"
 #include "windrow/threads.h"
 #include "windrow/tokenizer.h"
@@ -30,12 +31,18 @@ struct PromptFlags {
   CLI::Option* ids_option = nullptr;
 
   void add(CLI::App& app, bool with_file);
-  // Before anything is loaded: exactly one source is given, and it isn't empty.
-  void check() const;
+  // Before anything is loaded: one source is given, and it isn't empty; or none, where that is allowed.
+  void check(bool needed = true) const;
+  bool given() const;
   bool needs_tokenizer() const { return ids_option->count() == 0; }
-  // The ids, all inside the vocabulary, at most max_positions.
-  std::vector<std::int32_t> read(const ModelInfo& info, const Tokenizer* tokenizer) const;
+  // The ids, all inside the vocabulary, at most max_positions; none if none is given. `special`: what the
+  // tokenizer puts before a text (bos, ...) is.
+  std::vector<std::int32_t> read(const ModelInfo& info, const Tokenizer* tokenizer,
+                                 bool special = true) const;
 };
+
+// Temperature, the filters of the distribution, seed.
+void add_sampling(CLI::App& app, SamplerOptions* options);
 
 struct RunFlags {
   std::string model;
