@@ -49,7 +49,7 @@ struct SessionIdentity {
   std::string tokenizer;  // file_fingerprint() of its tokenizer.json
   std::string rope;       // how positions are rotated: rope_parameters()
   std::string adapter;    // of the weights, where one is applied
-  std::string numerics;   // version of the arithmetic that made the numbers: kNumericVersion
+  std::string numerics;   // the arithmetic that made the numbers: kNumericVersion and, say, a Compute mode
   std::string tenant;     // whose it is, as the caller authenticated them
   friend bool operator==(const SessionIdentity&, const SessionIdentity&) = default;
 };

@@ -159,7 +159,7 @@ int generate(const GenerateFlags& flags) {
                       .total_tokens = 0};
   Generator generator = need(Generator::create(model, kv, limits, pool));
   SessionIdentity identity;
-  if (!flags.session.empty()) identity = session_identity(flags.run.model, pool);
+  if (!flags.session.empty()) identity = session_identity(flags.run.model, flags.run.compute_name(), pool);
   if (session) restore_session(*session, identity, generator, pool);
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 

@@ -44,13 +44,13 @@ void check_length(const std::string& path, std::size_t tokens, const ModelInfo& 
                                       info.max_positions)};
 }
 
-SessionIdentity session_identity(const std::string& folder, ThreadPool& pool) {
+SessionIdentity session_identity(const std::string& folder, const char* compute, ThreadPool& pool) {
   SessionIdentity identity;
   identity.model = need(model_fingerprint(folder, pool));
   const std::string tokenizer = folder + "/tokenizer.json";
   if (path_exists(tokenizer)) identity.tokenizer = need(file_fingerprint(tokenizer));
   identity.rope = need(rope_parameters(folder));
-  identity.numerics = kNumericVersion;
+  identity.numerics = fmt::format("{} {}", kNumericVersion, compute);
   return identity;
 }
 

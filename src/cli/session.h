@@ -21,8 +21,8 @@ std::vector<std::int32_t> session_tokens(const SessionFile& file, const ModelInf
 // A Failure where the text, past and new, has more tokens than the model has positions.
 void check_length(const std::string& path, std::size_t tokens, const ModelInfo& info);
 
-// Of a model folder. Reads all of its weights.
-SessionIdentity session_identity(const std::string& folder, ThreadPool& pool);
+// Of a model folder whose products are computed in a mode. Reads all of its weights.
+SessionIdentity session_identity(const std::string& folder, const char* compute, ThreadPool& pool);
 void restore_session(const SessionFile& file, const SessionIdentity& identity, Generator& generator,
                      ThreadPool& pool);
 // The row of the generation and its text: the prompt and what was written.

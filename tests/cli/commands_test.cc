@@ -46,7 +46,7 @@ TEST(CliGenerate, JsonHasThePromisedObject) {
   std::vector<std::string> keys;
   for (const auto& item : j.items()) keys.push_back(item.key());
   EXPECT_EQ(keys,
-            (std::vector<std::string>{"finish_reason", "ids", "prompt_ids", "state", "text", "timings"}));
+            (std::vector<std::string>{"finish_reason", "ids", "prompt_ids", "reused_tokens", "state", "text", "timings"}));
   EXPECT_EQ(j["prompt_ids"].get<std::vector<std::int32_t>>(), Golden(kStoryteller).ids("p2_prompt"));
   EXPECT_EQ(j["ids"].size(), 12u);
   EXPECT_EQ(j["finish_reason"], "length");
