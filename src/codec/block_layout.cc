@@ -36,6 +36,21 @@ void copy_part(Part<Word> from, Part<std::uint32_t> to, std::size_t words) {
   for (std::size_t w = 0; w < words; w++) to.first[w * to.stride] = from.first[w * from.stride];
 }
 
+// Numbers of kBytes each for positions from `position` on: the first of a position goes to its param word
+// `first`, at that byte of it.
+template <int kBytes>
+void put_params(const SideLayout& side, std::byte* block, int position, int count, int first, int at_byte,
+                const std::byte* data) {
+  const int groups = side.head_dim / side.codec.group();
+  const std::size_t stride =
+      static_cast<std::size_t>(side.param_lanes) * static_cast<std::size_t>(side.params / groups) * 4;
+  std::byte* const words = reinterpret_cast<std::byte*>(side.param_words(block)) + at_byte;
+  for (int i = 0; i < count; i++) {
+    std::byte* to = words + side.param_index(position + i, first) * 4;
+    for (int g = 0; g < groups; g++, to += stride, data += kBytes) std::memcpy(to, data, kBytes);
+  }
+}
+
 // Appends a part of `words` per position at *end, which stays 64-byte aligned.
 std::size_t place_part(int words, int page_tokens, std::size_t* end) {
   const std::size_t offset = *end;
@@ -118,16 +133,9 @@ void SideLayout::put_part(RecordPart part, std::byte* block, int position, int c
                           const std::byte* data) const {
   if (part == RecordPart::kCodes) return put_codes(block, position, count, data);
   // scale | bias << 16 in one word, or one word each.
-  const bool bias = part == RecordPart::kBiases, wide = codec.input() == DType::kF32;
-  const std::size_t size = dtype_size(codec.input());
-  const int groups = head_dim / codec.group();
-  for (int i = 0; i < count; i++) {
-    for (int g = 0; g < groups; g++, data += size) {
-      const std::size_t at = param_index(position + i, wide ? 2 * g + bias : g);
-      std::memcpy(reinterpret_cast<std::byte*>(param_words(block) + at) + (bias && !wide ? 2 : 0), data,
-                  size);
-    }
-  }
+  if (codec.input() == DType::kF32)
+    return put_params<4>(*this, block, position, count, part == RecordPart::kBiases ? 1 : 0, 0, data);
+  put_params<2>(*this, block, position, count, 0, part == RecordPart::kBiases ? 2 : 0, data);
 }
 
 void copy_record(const SideLayout& from_side, const std::byte* from, int from_position,
