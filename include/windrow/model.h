@@ -10,8 +10,9 @@
 //   runner->forward(*step, ids, wanted, logits);                // ids[3], wanted {2}, logits[vocab]
 //   step->resolve();
 //
-// Families: see README.md, "Models". Weights are f32, f16 or bf16 and
-// stay so in memory; activations are f32.
+// Families: see README.md, "Models". Weights are f32, f16 or bf16, or affine codes as MLX-community
+// checkpoints have them ("quantization" in config.json; convert.h writes such), and stay so in memory;
+// activations are f32.
 //
 // Row determinism: a token's logits and the bytes stored for it are the same, bit for bit, however
 // its row's tokens are cut into steps, whatever else is in the step, and on any number of threads
@@ -71,6 +72,9 @@ struct ModelInfo {
 // Without reading weights. kUnsupported names a model type that no family here covers.
 WINDROW_API Result<ModelInfo> read_model_info(const std::string& folder);
 
+// The same of a config.json's text; `name` is what messages call it.
+WINDROW_API Result<ModelInfo> parse_model_info(std::string_view config, const std::string& name);
+
 // The plan of a model's state: layers of equal window, heads, head dim and codecs form a group, in order of
 // their first layer. What Model::plan gives; needs no weights. Refuses what check_kv_choice refuses.
 WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
@@ -83,6 +87,12 @@ struct LoadOptions {
   Compute compute = Compute::kDefault;
 };
 
+// Weights that nobody trained: bf16 numbers, or affine codes of `bits` (where they are not 0) in groups.
+struct RandomWeightsFormat {
+  int bits = 0;
+  int group = 64;
+};
+
 class WINDROW_API Model {
  public:
   // Reads config.json and the safetensors of `folder`; checks the shape and type of every tensor
@@ -91,9 +101,27 @@ class WINDROW_API Model {
   // not change while the model lives. `pool` is used during the call only.
   static Result<Model> load(const std::string& folder, ThreadPool& pool, const LoadOptions& options = {});
 
+  // A model as the text of a config.json describes it, with random weights (the same in every run): as fast
+  // as a trained one of its shape, and as large. Its logits are finite and mean nothing. Errors begin with
+  // `name`; kInvalidArgument for bits and groups that no codec has.
+  static Result<Model> random(std::string_view config, const std::string& name,
+                              const RandomWeightsFormat& format, ThreadPool& pool,
+                              const LoadOptions& options = {});
+  // Bytes of weights that the same call would hold, without making them.
+  static Result<std::size_t> random_bytes(std::string_view config, const std::string& name,
+                                          const RandomWeightsFormat& format);
+
   const ModelInfo& info() const noexcept;
   // Numbers in the tensors that are used; tied embeddings count once.
   std::size_t parameters() const noexcept;
+  // Bytes of the matrices in memory: the file's, but for rows rounded up to 16.
+  std::size_t weight_bytes() const noexcept;
+  // Multiplications of one token's pass, with its logits: the numbers of all matrices, of experts those that
+  // a token chooses. Embeddings are none.
+  std::size_t multiplications() const noexcept;
+  // Of those bytes, what a step of one token in each of `rows` rows reads: of experts the expected share that
+  // is chosen.
+  std::size_t weight_bytes_read(int rows) const noexcept;
   // plan_state(info(), kv, limits).
   Result<StatePlan> plan(const KvChoice& kv, const Limits& limits) const;
 

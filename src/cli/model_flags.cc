@@ -14,6 +14,9 @@ namespace {
 // A prompt of the longest contexts in use (some million tokens of a few bytes) fits.
 constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 20;
 
+// In the order of Compute.
+constexpr const char* kComputeModes[] = {"default", "fast", "f32"};
+
 CLI::Option* codec_flag(CLI::App& app, const std::string& flag, std::string* to, const std::string& help) {
   return app
       .add_option_function<std::string>(
@@ -143,6 +146,15 @@ void RunFlags::add_threads(CLI::App& app) {
 
 void RunFlags::add_quiet(CLI::App& app) { bool_flag(app, "--quiet", &quiet, "nothing on stderr but errors"); }
 
+const char* RunFlags::compute_name() const { return kComputeModes[static_cast<std::size_t>(compute)]; }
+
+void RunFlags::add_compute(CLI::App& app) {
+  choice_flag(app, "--compute", {std::begin(kComputeModes), std::end(kComputeModes)},
+              "products over quantized weights: with integers and the error of f32; fast, with an error of "
+              "7e-5; or f32 itself. Products over other weights are f32 always",
+              [this](std::size_t mode) { compute = static_cast<Compute>(mode); });
+}
+
 ThreadPool RunFlags::make_pool() const {
   return need(ThreadPool::create(threads > 0 ? threads : ThreadPool::available()));
 }
@@ -152,6 +164,7 @@ bool RunFlags::progress() const { return !quiet && lively_stderr(); }
 Model RunFlags::load(ThreadPool& pool) const {
   ProgressBar bar("loading", progress());
   LoadOptions options;
+  options.compute = compute;
   options.progress = [&](std::size_t done, std::size_t total) {
     bar.update(static_cast<double>(done), static_cast<double>(total));
   };

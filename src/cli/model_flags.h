@@ -42,16 +42,19 @@ struct RunFlags {
   int threads = 0;  // 0: what the process may use
   int prefill_chunk = 512;
   bool quiet = false;
+  Compute compute = Compute::kDefault;
 
   void add_model(CLI::App& app);
   void add_chunk(CLI::App& app);
   void add_threads(CLI::App& app);
   void add_quiet(CLI::App& app);
+  void add_compute(CLI::App& app);
   ThreadPool make_pool() const;
   Model load(ThreadPool& pool) const;  // with a progress bar
   // DIR/tokenizer.json; nullopt when it is not there and not needed.
   std::optional<Tokenizer> load_tokenizer(bool needed) const;
   bool progress() const;
+  const char* compute_name() const;
 };
 
 }  // namespace windrow::cli
