@@ -23,7 +23,7 @@
 
 #include "base/float16.h"
 #include "model/product.h"
-#include "probe.h"
+#include "base/probe.h"
 
 extern "C" char* openblas_get_corename(void);
 extern "C" void openblas_set_num_threads(int);

@@ -214,6 +214,7 @@ void add_generate(CLI::App& app, Run& run) {
   seed_flag(*sub, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
+  flags->run.add_compute(*sub);
   flags->run.add_threads(*sub);
   bool_flag(*sub, "--ignore-eos", &flags->ignore_eos, "go on when the model ends its text");
   bool_flag(*sub, "--echo", &flags->echo, "print the prompt before the text");
