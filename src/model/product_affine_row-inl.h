@@ -118,7 +118,7 @@ HWY_INLINE void finish_tile(const RowGroup& g, std::size_t t, const Vec (&a)[kPa
 
 template <int bits>
 HWY_INLINE void fetch_chunk(const std::byte* w) {
-  WINDROW_UNROLL for (int line = 0; line < bits; line++) __builtin_prefetch(w + line * 64, 0, 2);
+  WINDROW_UNROLL for (int line = 0; line < bits; line++) __builtin_prefetch(w + line * 64, 0, 3);
 }
 
 template <int bits, Compute compute>
