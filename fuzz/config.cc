@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "model/config_invariants.h"
+
 using windrow::ModelConfig;
 using windrow::Result;
 
@@ -28,15 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const char c : status.message()) check(static_cast<unsigned char>(c) >= 0x20);
     return 0;
   }
-  check(config->hidden_size > 0 && config->intermediate_size > 0 && config->vocab_size > 0);
-  check(config->layer_types.size() == static_cast<std::size_t>(config->num_layers));
-  check(config->num_kv_heads > 0 && config->num_heads % config->num_kv_heads == 0);
-  check(config->head_dim > 0 && config->head_dim % 2 == 0);
-  check(config->rms_norm_eps > 0 && config->query_pre_attn_scalar > 0);
-  check(config->rope_full.theta >= 1 && config->rope_full.factor >= 1);
-  check(config->rope_sliding.theta >= 1 && config->rope_sliding.factor >= 1);
-  for (const auto& ids : {config->bos_token_ids, config->eos_token_ids}) {
-    for (const std::int32_t id : ids) check(id >= 0 && id < config->vocab_size);
-  }
+  check(windrow::ConfigInvariants::broken(*config).empty());
   return 0;
 }

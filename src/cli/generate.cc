@@ -205,6 +205,7 @@ void add_generate(CLI::App& app, Run& run) {
   add_sampling(*sub, &flags->sampling);
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
+  flags->run.add_compute(*sub);
   flags->run.add_threads(*sub);
   bool_flag(*sub, "--ignore-eos", &flags->ignore_eos, "go on when the model ends its text");
   bool_flag(*sub, "--echo", &flags->echo, "print the prompt before the text");

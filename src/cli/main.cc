@@ -62,6 +62,9 @@ int run_program(int argc, char** argv) {
   add_chat(app, run);
   add_logits(app, run);
   add_plan(app, run);
+  add_quality(app, run);
+  add_convert(app, run);
+  add_bench(app, run);
   add_tokenize(app, run);
   add_detokenize(app, run);
   const auto command = [&] {

@@ -14,6 +14,7 @@
 #include "model/config_defaults.h"
 #include "model/config_parts.h"
 #include "model/config_rope.h"
+#include "model/quantization.h"
 
 namespace windrow {
 namespace {
@@ -26,6 +27,14 @@ int int_or_required(JsonReader& reader, const char* key, int fallback, int low, 
   return fallback == 0 ? reader.require_int(key, low, high) : reader.int_or(key, fallback, low, high);
 }
 
+// Of the text model; `text` is `outer` where there is no text_config.
+std::string read_model_type(JsonReader& outer, JsonReader& text, bool nested) {
+  std::string type = text.string_or("model_type", "");
+  if (!type.empty()) return type;
+  type = outer.require_string("model_type");
+  return nested ? type + "_text" : type;
+}
+
 class Parser {
  public:
   // `text` reads text_config where there is one, `outer` the whole file.
@@ -34,8 +43,10 @@ class Parser {
   }
 
   ModelConfig parse() {
-    read_model_type();
+    config_.model_type = read_model_type(outer_, text_, config_.nested);
+    family_ = &family_defaults(config_.model_type);
     refuse_what_changes_the_computation();
+    read_quantized_modules();
     read_sizes();
     read_numerics();
     const ConfigPart part = {text_, *family_, config_};
@@ -52,21 +63,7 @@ class Parser {
  private:
   JsonReader& reader_of(const char* key) { return text_.has(key) ? text_ : outer_; }
 
-  void read_model_type() {
-    config_.model_type = text_.string_or("model_type", "");
-    if (config_.model_type.empty()) {
-      config_.model_type = outer_.require_string("model_type");
-      if (config_.nested) config_.model_type += "_text";
-    }
-    family_ = &family_defaults(config_.model_type);
-  }
-
   void refuse_what_changes_the_computation() {
-    for (const char* key : {"quantization", "quantization_config"}) {
-      JsonReader& reader = reader_of(key);
-      if (!reader.has(key)) continue;
-      reader.fail(key, "is present, quantized checkpoints are not supported", StatusCode::kUnsupported);
-    }
     const Json* bidirectional = text_.find("use_bidirectional_attention");
     const bool of_images =
         bidirectional != nullptr && family_->may_see_vision_both_ways && *bidirectional == "vision";
@@ -87,6 +84,15 @@ class Parser {
                  StatusCode::kUnsupported);
     }
     return bias;
+  }
+
+  void read_quantized_modules() {
+    // mlx-lm writes both, the same; in other tools' files the second stands alone.
+    for (const char* key : {"quantization", "quantization_config"}) {
+      if (!reader_of(key).has(key)) continue;
+      config_.quantization = read_quantization(reader_of(key), key);
+      return;
+    }
   }
 
   void read_sizes() {
@@ -246,6 +252,23 @@ Result<ModelConfig> parse_config(std::string_view config, std::string_view gener
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, prefix + "config.json: out of memory while reading it");
   }
+}
+
+Result<std::string> load_model_type(const std::string& folder) try {
+  const std::string name = folder + "/config.json";
+  const Result<std::string> text = read_file(name, kMaxConfigBytes);
+  if (!text.ok()) return text.status();
+  const Result<Json> json = parse_json(*text, name, {.max_bytes = kMaxConfigBytes});
+  if (!json.ok()) return json.status();
+  Status error;
+  JsonReader outer(*json, name, error);
+  const bool nested = outer.has("text_config");
+  JsonReader inner = nested ? outer.object("text_config") : outer;
+  std::string type = read_model_type(outer, inner, nested);
+  if (!error.ok()) return error;
+  return type;
+} catch (const std::bad_alloc&) {
+  return Status(StatusCode::kResourceExhausted, folder + "/config.json: out of memory while reading it");
 }
 
 Result<ModelConfig> load_config(const std::string& folder) {

@@ -59,7 +59,7 @@ void derive_types(const ConfigPart& part, int window) {
                         : family.pattern_key;
   const int pattern = part.text.int_or(key, family.pattern, 1, kMaxLayers);
   int first_sliding = 0;
-  if (family.max_window_layers >= 0 || part.text.has("use_sliding_window")) {
+  if (window != 0 && (family.max_window_layers >= 0 || part.text.has("use_sliding_window"))) {
     // Beyond the last layer: none slides.
     first_sliding = family.max_window_layers >= 0
                         ? part.text.int_or("max_window_layers", family.max_window_layers, 0, kMaxPositions)

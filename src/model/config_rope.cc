@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <string>
 
 #include "model/rope.h"
@@ -67,13 +66,22 @@ class RopeReader {
     if (local != 0) sliding.theta = local;
     const bool per_type = part_.family.rope_per_layer_type || local != 0;
 
+    if (text_.has("rope_parameters")) {
+      read_parameters(full, sliding, per_type);
+    } else {
+      part_.config.rope_full =
+          has_scaling() ? read_one(text_.object("rope_scaling"), full) : family_rope(full);
+      part_.config.rope_sliding = per_type ? plain_rope(sliding) : part_.config.rope_full;
+    }
+  }
+
+ private:
+  bool has_scaling() const { return text_.has("rope_scaling"); }
+
+  // The new style.
+  void read_parameters(const Surroundings& full, const Surroundings& sliding, bool per_type) {
     RopeConfig& of_full = part_.config.rope_full;
     RopeConfig& of_sliding = part_.config.rope_sliding;
-    of_full = text_.has("rope_scaling") ? read_one(text_.object("rope_scaling"), full) : family_rope(full);
-    of_sliding = per_type ? plain_rope(sliding) : of_full;
-    if (!text_.has("rope_parameters")) return;
-
-    const RopeConfig scaled = of_full;
     const JsonReader parameters = text_.object("rope_parameters");
     if (parameters.has("full_attention") || parameters.has("sliding_attention")) {
       of_full = parameters.has("full_attention") ? read_one(parameters.object("full_attention"), full)
@@ -87,10 +95,9 @@ class RopeReader {
     } else {
       of_full = of_sliding = read_one(parameters, full);
     }
-    if (text_.has("rope_scaling")) compare(scaled, of_full);
+    if (has_scaling()) compare(read_one(text_.object("rope_scaling"), full), of_full);
   }
 
- private:
   // Two statements of the scaling that disagree would give a wrong model, whichever is taken.
   void compare(RopeConfig old_style, const RopeConfig& new_style) {
     old_style.theta = new_style.theta;
@@ -115,7 +122,10 @@ class RopeReader {
     const std::string_view text = part_.family.rope;
     if (text.empty()) return plain_rope(around);
     const Result<Json> json = parse_json(text, "the family's rope", {.max_bytes = 1000});
-    assert(json.ok());
+    if (!json.ok()) {  // memory ran out
+      text_.fail("rope_parameters", json.status().message(), json.status().code());
+      return {};
+    }
     return read_one(text_.with(*json), around);
   }
 
@@ -135,12 +145,17 @@ class RopeReader {
     }
     const int dim = rotary_dim(around.head_dim, c);
     if (dim < 2 || dim % 2 != 0) {
-      rope.fail("partial_rotary_factor",
-                fmt::format("is {:g}: {} of {} dimensions would turn, expected an even number",
-                            c.partial_rotary_factor, dim, around.head_dim));
+      fail(rope, "partial_rotary_factor",
+           fmt::format("is {:g}: {} of {} dimensions would turn, expected an even number",
+                       c.partial_rotary_factor, dim, around.head_dim));
     }
     read_scaling(rope, dim, c);
     return c;
+  }
+
+  // About a key that may stand in the rope's object or around it.
+  void fail(JsonReader& rope, const char* key, const std::string& what) {
+    (rope.has(key) ? rope : text_).fail(key, what);
   }
 
   RopeType read_type(JsonReader& rope) {
@@ -187,8 +202,8 @@ class RopeReader {
     c.factor = rope.require_double("factor", kMinFactor, kMaxFactor);
     c.original_max_positions = part_.config.max_position_embeddings;
     if (dim < 4) {
-      rope.fail("partial_rotary_factor",
-                fmt::format("leaves {} rotary dimensions, dynamic ropes need 4", dim));
+      fail(rope, "partial_rotary_factor",
+           fmt::format("leaves {} rotary dimensions, dynamic ropes need 4", dim));
     }
   }
 
@@ -216,7 +231,7 @@ class RopeReader {
       rope.fail("beta_fast",
                 fmt::format("is {:g}, expected at least the beta_slow {:g}", c.beta_fast, c.beta_slow));
     }
-    if (c.theta == 1) rope.fail("rope_theta", "is 1, yarn needs more");  // it divides by the logarithm
+    if (c.theta == 1) fail(rope, "rope_theta", "is 1, yarn needs more");  // it divides by the logarithm
   }
 
   void read_longrope(JsonReader& rope, std::size_t pairs, RopeConfig& c) {

@@ -17,6 +17,7 @@ constexpr FamilyEntry kFamilies[] = {
     {"gemma4_text", describe_gemma4},
     {"gpt_oss", describe_gpt_oss},
     {"llama", describe_llama},
+    {"ministral", describe_mistral},
     {"mistral", describe_mistral},
     {"olmo3", describe_olmo3},
     {"phi3", describe_phi3},

@@ -128,9 +128,13 @@ TEST(JsonReader, ReadsMembersAndFallbacks) {
   EXPECT_EQ(r.int_list("l", 0, 9), (std::vector<std::int32_t>{1, 2}));
   EXPECT_EQ(r.int_list("i", 0, 9), (std::vector<std::int32_t>{3}));
   EXPECT_TRUE(r.int_list("x", 0, 9).empty());
+  EXPECT_EQ(r.double_list("l", 0, 9), (std::vector<double>{1, 2}));
+  EXPECT_TRUE(r.double_list("x", 0, 9).empty());
   EXPECT_EQ(r.string_list("sl"), (std::vector<std::string>{"x"}));
   EXPECT_EQ(r.object("o").object("p").require_int("q", 0, 9), 7);
   EXPECT_EQ(r.object("absent").int_or("q", 5, 0, 9), 5);
+  const Json other = {{"q", 8}};
+  EXPECT_EQ(r.object("o").with(other).require_int("q", 0, 9), 8);
   EXPECT_TRUE(r.has("i") && !r.has("n") && !r.has("x"));
   EXPECT_TRUE(error.ok()) << error.message();
 }
@@ -160,6 +164,10 @@ TEST(JsonReader, MessagesNameFileKeyValueAndRange) {
             R"(x.json: "k" is an object, expected a string)");
   EXPECT_EQ(message(R"({"k": [1, 11]})", [](JsonReader& r) { r.int_list("k", 1, 10); }),
             R"(x.json: "k" is 11, expected 1 to 10)");
+  EXPECT_EQ(message(R"({"k": [1, -0.5]})", [](JsonReader& r) { r.double_list("k", 0, 10); }),
+            R"(x.json: "k" is -0.5, expected 0 to 10)");
+  EXPECT_EQ(message(R"({"k": 0.5})", [](JsonReader& r) { r.double_list("k", 0, 10); }),
+            R"(x.json: "k" is 0.5, expected an array of numbers)");
   EXPECT_EQ(message(R"({"k": "v"})", [](JsonReader& r) { r.string_list("k"); }),
             R"(x.json: "k" is "v", expected an array of strings)");
   EXPECT_EQ(message(R"({"k": [1]})", [](JsonReader& r) { r.string_list("k"); }),
@@ -168,6 +176,9 @@ TEST(JsonReader, MessagesNameFileKeyValueAndRange) {
             R"(x.json: "o.k" is -1, expected 0 to 1)");
   EXPECT_EQ(message(R"({"o": [1]})", [](JsonReader& r) { r.object("o").int_or("k", 0, 0, 1); }),
             R"(x.json: "o" is an array of 1, expected an object)");
+  const Json other = {{"k", -1}};
+  EXPECT_EQ(message(R"({"o": {}})", [&](JsonReader& r) { r.object("o").with(other).require_int("k", 0, 1); }),
+            R"(x.json: "o.k" is -1, expected 0 to 1)");
 }
 
 TEST(JsonReader, TheFirstErrorStays) {

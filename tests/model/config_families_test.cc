@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/config_tests.h"
 
 namespace windrow {
 namespace {
 
-constexpr LayerType F = LayerType::kFull;
-constexpr LayerType S = LayerType::kSliding;
-constexpr LayerType L = LayerType::kLinear;
-using Layers = std::vector<LayerType>;
-using Ids = std::vector<std::int32_t>;
+using namespace config_tests;
 
 // What the reference models have in common; the rest is compared by the tests.
 ModelConfig reference(const std::string& folder) {
@@ -31,12 +28,6 @@ ModelConfig reference(const std::string& folder) {
   EXPECT_EQ(result->bos_token_ids, Ids{2});
   EXPECT_EQ(result->eos_token_ids, Ids{1});
   return *result;
-}
-
-RopeConfig plain(double theta) {
-  RopeConfig rope;
-  rope.theta = theta;
-  return rope;
 }
 
 TEST(ConfigFamilies, AllElevenReferenceModelsAreRead) {

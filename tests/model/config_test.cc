@@ -1,29 +1,20 @@
+// config.json key by key: styles, fallbacks, token ids, messages.
 #include "model/config.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck.h>
-#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "model/config_tests.h"
 #include "support/temp_folder.h"
 
 namespace windrow {
 namespace {
 
-constexpr LayerType F = LayerType::kFull;
-constexpr LayerType S = LayerType::kSliding;
-using Layers = std::vector<LayerType>;
-using Ids = std::vector<std::int32_t>;
-
-ModelConfig parsed(const std::string& config, const std::string& generation = "") {
-  Result<ModelConfig> result = parse_config(config, generation);
-  EXPECT_TRUE(result.ok()) << result.status().message();
-  return result.ok() ? std::move(*result) : ModelConfig{};
-}
+using namespace config_tests;
 
 // A small good configuration of `type` with `members` replaced or added; null removes a key.
 std::string config_text(const std::string& type, const nlohmann::json& members = nlohmann::json::object()) {
@@ -262,43 +253,10 @@ TEST(Config, CodesTellBrokenFilesFromUnsupportedOnes) {
     return parse_config(config_text("gemma3_text", members), "").status().code();
   };
   EXPECT_EQ(code({{"hidden_size", -1}}), StatusCode::kCorrupt);
-  EXPECT_EQ(code({{"quantization", {{"bits", 4}}}}), StatusCode::kUnsupported);
+  EXPECT_EQ(code({{"quantization", {{"mode", "mxfp4"}}}}), StatusCode::kUnsupported);
   EXPECT_EQ(code({{"rope_scaling", {{"rope_type", "mrope"}}}}), StatusCode::kUnsupported);
   EXPECT_EQ(code({{"use_bidirectional_attention", true}}), StatusCode::kUnsupported);
   EXPECT_EQ(load_config("/no/such/folder").status().code(), StatusCode::kIo);
-}
-
-// Whatever value any key takes: a refusal in one line, or a configuration that holds together.
-RC_GTEST_PROP(Config, AnyValueAtAnyKeyIsRefusedOrConsistent, ()) {
-  nlohmann::json config = nlohmann::json::parse(read_whole_file(WINDROW_MODELS "/storyteller/config.json"));
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : config.items()) keys.push_back(key);
-  const auto value = rc::gen::oneOf(
-      rc::gen::map(rc::gen::inRange<int>(-3, 70), [](int v) { return nlohmann::json(v); }),
-      rc::gen::map(rc::gen::arbitrary<std::int64_t>(), [](std::int64_t v) { return nlohmann::json(v); }),
-      rc::gen::map(rc::gen::arbitrary<double>(), [](double v) { return nlohmann::json(v); }),
-      rc::gen::elementOf(std::vector<nlohmann::json>{nullptr,
-                                                     true,
-                                                     "",
-                                                     "gemma2",
-                                                     nlohmann::json::array(),
-                                                     nlohmann::json::object(),
-                                                     {1, 2},
-                                                     {{"rope_type", "linear"}}}));
-  for (int i = *rc::gen::inRange(1, 4); i > 0; i--) config[*rc::gen::elementOf(keys)] = *value;
-  const Result<ModelConfig> result = parse_config(config.dump(), "");
-  if (!result.ok()) {
-    const Status status = result.status();
-    RC_ASSERT(status.message().starts_with("config.json: "));
-    RC_ASSERT(status.message().find('\n') == std::string::npos);
-    return;
-  }
-  RC_ASSERT(result->layer_types.size() == static_cast<std::size_t>(result->num_layers));
-  RC_ASSERT(result->num_heads % result->num_kv_heads == 0);
-  RC_ASSERT(result->head_dim > 0 && result->head_dim % 2 == 0);
-  const bool slides = std::count(result->layer_types.begin(), result->layer_types.end(), S) > 0;
-  RC_ASSERT(slides == (result->sliding_window > 0));
-  RC_ASSERT(result->rope_full.factor >= 1 && result->rope_full.theta >= 1);
 }
 
 }  // namespace

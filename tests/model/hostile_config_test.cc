@@ -8,7 +8,7 @@ namespace windrow {
 namespace {
 
 TEST(HostileConfig, EveryFixtureIsRefusedWithItsMessage) {
-  expect_refusals("config", 58, [](const std::string& path) { return load_config(path).status(); });
+  expect_refusals("config", 110, [](const std::string& path) { return load_config(path).status(); });
 }
 
 }  // namespace

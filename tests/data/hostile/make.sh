@@ -274,10 +274,31 @@ config rope_partial \
 config attention_bias '"attention_bias" is true, which is not supported for gemma3_text' 'attention_bias=true'
 config bidirectional '"use_bidirectional_attention" is true, only causal attention is supported' \
   'use_bidirectional_attention=true'
-config quantized_mlx '"quantization" is present, quantized checkpoints are not supported' \
-  'quantization={"group_size": 64, "bits": 4}'
-config quantized_hf '"quantization_config" is present, quantized checkpoints are not supported' \
-  'quantization_config={"quant_method": "awq"}'
+config quantized_by_another "\"quantization_config.quant_method\" is \"awq\", only MLX's affine quantization is supported" \
+  'quantization_config={"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": true}'
+config quantized_fp8 "\"quantization_config.quant_method\" is \"fp8\", only MLX's affine quantization is supported" \
+  'quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]}'
+config quantized_mode '"quantization.mode" is "mxfp4", supported is "affine"' \
+  'quantization={"group_size": 32, "bits": 4, "mode": "mxfp4"}'
+config quantized_is_array '"quantization" is an array of 0, expected an object' 'quantization=[]'
+config quantized_empty '"quantization.group_size" is missing' 'quantization={}'
+config quantized_bits_missing '"quantization.bits" is missing' 'quantization={"group_size": 64}'
+config quantized_bits_7 '"quantization.bits" is 7, supported are 2, 3, 4, 5, 6 and 8' \
+  'quantization={"group_size": 64, "bits": 7}'
+config quantized_bits_text '"quantization.bits" is "4", expected an integer from 1 to 1024' \
+  'quantization={"group_size": 64, "bits": "4"}'
+config quantized_bits_negative '"quantization.bits" is -4, expected an integer from 1 to 1024' \
+  'quantization={"group_size": 64, "bits": -4}'
+config quantized_group_16 '"quantization.group_size" is 16, supported are 32, 64 and 128' \
+  'quantization={"group_size": 16, "bits": 4}'
+config quantized_group_huge '"quantization.group_size" is 18446744073709551615, expected an integer from 1 to 1024' \
+  'quantization={"group_size": 18446744073709551615, "bits": 4}'
+config quantized_module_bits '"quantization.model.embed_tokens.bits" is 9, supported are 2, 3, 4, 5, 6 and 8' \
+  'quantization={"group_size": 64, "bits": 4, "model.embed_tokens": {"group_size": 64, "bits": 9}}'
+config quantized_module_mode '"quantization.model.embed_tokens.mode" is "nvfp4", supported is "affine"' \
+  'quantization={"group_size": 64, "bits": 4, "model.embed_tokens": {"group_size": 16, "bits": 4, "mode": "nvfp4"}}'
+config quantized_module_number '"quantization.model.embed_tokens" is 6, expected an object or a boolean for a module' \
+  'quantization={"group_size": 64, "bits": 4, "model.embed_tokens": 6}'
 config dtype_f8 '"torch_dtype" is "float8_e4m3fn", supported are bfloat16, float16 and float32' 'torch_dtype="float8_e4m3fn"'
 config tie_is_number '"tie_word_embeddings" is 1, expected true or false' 'tie_word_embeddings=1'
 config eos_beyond_vocab '"eos_token_id" is 320, expected 0 to 319' 'eos_token_id=[1, 320]'
@@ -285,6 +306,105 @@ config bos_negative '"bos_token_id" is -1, expected 0 to 319' 'bos_token_id=-1'
 text text_config_is_text '"text_config" is "gemma", expected an object' '{"model_type": "gemma3", "text_config": "gemma"}'
 text text_config_layers '"text_config.num_hidden_layers" is -1, expected 1 to 4096' \
   '{"model_type": "gemma3", "text_config": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": -1}}'
+# family TYPE NAME MESSAGE MEMBERS [WITHOUT]
+family() { config "$2" "$3" "model_type=\"$1\"${4:+$'\n'}$4" "${5-}"; }
+
+family gemma3_text activation_other '"hidden_activation" is "relu", gemma3_text uses "gelu_pytorch_tanh"' \
+  'hidden_activation="relu"'
+family gemma3_text mlp_bias '"mlp_bias" is true, which is not supported for gemma3_text' 'mlp_bias=true'
+family gemma3_text bidirectional_vision \
+  '"use_bidirectional_attention" is "vision", only causal attention is supported' 'use_bidirectional_attention="vision"'
+family gemma4_text bidirectional_all \
+  '"use_bidirectional_attention" is "all", only causal attention is supported' 'use_bidirectional_attention="all"'
+family gemma3n_text intermediate_sizes_short '"intermediate_size" has 3 entries for 2 layers' \
+  'intermediate_size=[96, 96, 96]'
+family llama window_of_llama '"sliding_window" is 8, llama has no sliding layers' ''
+family llama layer_types_of_llama '"layer_types" holds "sliding_attention", supported is "full_attention"' \
+  'layer_types=["sliding_attention", "full_attention"]' sliding_window
+family qwen3_next layer_types_of_qwen3_next \
+  '"layer_types" holds "sliding_attention", supported are "full_attention" and "linear_attention"' \
+  'layer_types=["sliding_attention", "full_attention"]' sliding_window
+family qwen3_next full_attention_interval_zero '"full_attention_interval" is 0, expected 1 to 4096' \
+  'full_attention_interval=0' sliding_window
+family qwen3 max_window_layers_negative '"max_window_layers" is -1, expected 0 to 1073741824' \
+  $'max_window_layers=-1\nuse_sliding_window=true'
+family gemma3n_text shared_layers_all '"num_kv_shared_layers" is 2, expected 0 to 1' 'num_kv_shared_layers=2'
+family gemma3n_text shared_layers_default '"num_kv_shared_layers" is missing, and the default of 15 exceeds 2 layers' ''
+family gemma4_text shared_layers_without_donor \
+  '"num_kv_shared_layers" is 1, but no "full_attention" layer comes before the last 1 to share with them' \
+  $'num_kv_shared_layers=1\nlayer_types=["sliding_attention", "full_attention"]'
+family gemma3_text shared_layers_of_gemma3 '"num_kv_shared_layers" is not 0, gemma3_text shares no keys and values' \
+  'num_kv_shared_layers=1'
+family gemma3n_text altup_active_beyond '"altup_active_idx" is 4, expected 0 to 3' \
+  $'num_kv_shared_layers=0\naltup_active_idx=4'
+family gemma3n_text altup_inputs_zero '"altup_num_inputs" is 0, expected 1 to 64' \
+  $'num_kv_shared_layers=0\naltup_num_inputs=0'
+family gemma3n_text laurel_rank_zero '"laurel_rank" is 0, expected 1 to 1048576' $'num_kv_shared_layers=0\nlaurel_rank=0'
+family gemma3n_text sparsity_short '"activation_sparsity_pattern" has 1 entries for 2 layers' \
+  $'num_kv_shared_layers=0\nactivation_sparsity_pattern=[0.5]'
+family gemma3n_text sparsity_of_everything '"activation_sparsity_pattern" is 1.0, expected 0 to 0.9999' \
+  $'num_kv_shared_layers=0\nactivation_sparsity_pattern=[0.5, 1.0]'
+family gemma3n_text sparsity_is_number '"activation_sparsity_pattern" is 0.5, expected an array of numbers' \
+  $'num_kv_shared_layers=0\nactivation_sparsity_pattern=0.5'
+family gemma3n_text per_layer_input_zero '"hidden_size_per_layer_input" is 0, expected 1 to 1048576' \
+  $'num_kv_shared_layers=0\nhidden_size_per_layer_input=0'
+family gemma4_text moe_of_gemma4 '"enable_moe_block" is true, experts of gemma4_text are not supported' \
+  'enable_moe_block=true'
+family gemma4_text global_head_dim_odd '"global_head_dim" is 65, expected an even number' 'global_head_dim=65'
+family gemma4_text global_heads_no_divisor '"num_global_key_value_heads" is 3, 4 heads are no multiple of it' \
+  $'num_global_key_value_heads=3\nattention_k_eq_v=true'
+family gemma4_text per_layer_config_differs \
+  '"per_layer_config" differs between layers of one type, which is not supported' \
+  $'layer_types=["full_attention", "full_attention"]\nper_layer_config={"1": {"head_dim": 64}}'
+family gemma4_text per_layer_config_of_sliding \
+  '"per_layer_config" differs between layers of one type, which is not supported' \
+  $'layer_types=["sliding_attention", "full_attention"]\nper_layer_config={"0": {"head_dim": 64}, "1": {"head_dim": 64}}'
+family gemma4_text per_layer_config_is_number '"per_layer_config" is 3, expected an object' 'per_layer_config=3'
+family gemma4_text per_layer_config_entry '"per_layer_config.1.head_dim" is 0, expected 2 to 4096' \
+  $'layer_types=["sliding_attention", "full_attention"]\nper_layer_config={"1": {"head_dim": 0}}'
+family llama experts_of_llama '"num_local_experts" is 8, llama has no experts' 'num_local_experts=8' sliding_window
+family gpt_oss experts_negative '"num_local_experts" is -1, expected 0 to 4096' 'num_local_experts=-1'
+family gpt_oss experts_chosen_beyond '"num_experts_per_tok" is 5, expected 1 to 4' \
+  $'num_local_experts=4\nnum_experts_per_tok=5'
+family gpt_oss swiglu_alpha_other '"swiglu_alpha" is 1.5, only 1.702 is supported' 'swiglu_alpha=1.5'
+family qwen3_next mlp_only_layers_beyond '"mlp_only_layers" is 2, expected 0 to 1' 'mlp_only_layers=[2]' sliding_window
+family qwen3_next sparse_step_zero '"decoder_sparse_step" is 0, expected 1 to 4096' 'decoder_sparse_step=0' sliding_window
+family qwen3_next linear_heads_no_multiple '"linear_num_value_heads" is 24, no multiple of the 16 key heads' \
+  'linear_num_value_heads=24' sliding_window
+family qwen3_next linear_key_dim '"linear_key_head_dim" is 24, expected a multiple of 16' 'linear_key_head_dim=24' sliding_window
+family qwen3_next linear_taps_zero '"linear_conv_kernel_dim" is 0, expected 1 to 64' 'linear_conv_kernel_dim=0' sliding_window
+family mistral rope_partial_above_one '"partial_rotary_factor" is 1.5, expected 0 to 1' 'partial_rotary_factor=1.5'
+family phi3 rope_partial_odd '"partial_rotary_factor" is 0.35: 11 of 32 dimensions would turn, expected an even number' \
+  'partial_rotary_factor=0.35'
+family llama rope_llama3_key_missing '"rope_scaling.low_freq_factor" is missing' \
+  'rope_scaling={"rope_type": "llama3", "factor": 8.0}' sliding_window
+family llama rope_llama3_factors_equal \
+  '"rope_scaling.high_freq_factor" is 4, expected more than the low_freq_factor 4' \
+  'rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0}' sliding_window
+family mistral rope_yarn_betas '"rope_scaling.beta_fast" is 1, expected at least the beta_slow 32' \
+  'rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 1, "beta_slow": 32}'
+family mistral rope_yarn_theta_one '"rope_theta" is 1, yarn needs more' \
+  $'rope_theta=1\nrope_scaling={"rope_type": "yarn", "factor": 8.0}'
+family mistral rope_yarn_original_one \
+  '"rope_scaling.original_max_position_embeddings" is 1, expected 2 to 1073741824' \
+  'rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 1}'
+family phi3 rope_longrope_list_missing '"rope_scaling.short_factor" is missing' 'rope_scaling={"type": "longrope"}'
+family phi3 rope_longrope_list_short \
+  '"rope_scaling.long_factor" has 1 entries for 2 pairs of rotary dimensions' \
+  $'head_dim=4\nrope_scaling={"type": "su", "short_factor": [1, 1], "long_factor": [1]}'
+family phi3 rope_longrope_factor_zero '"rope_scaling.short_factor" is 0, expected 0.001 to 1e+06' \
+  $'head_dim=4\nrope_scaling={"type": "su", "short_factor": [0, 1], "long_factor": [1, 1]}'
+family mistral rope_dynamic_narrow '"partial_rotary_factor" leaves 2 rotary dimensions, dynamic ropes need 4' \
+  $'head_dim=2\nrope_scaling={"type": "dynamic", "factor": 2}'
+family mistral rope_of_images '"rope_scaling.mrope_section" is present, which is not supported' \
+  'rope_scaling={"type": "default", "mrope_section": [16, 24, 24]}'
+family mistral rope_two_kinds '"rope_parameters" differs between layer types, mistral has one rope for all' \
+  'rope_parameters={"full_attention": {"rope_theta": 5e5}, "sliding_attention": {"rope_theta": 1e4}}'
+family gemma4_text rope_proportional_factor '"rope_parameters.full_attention.factor" is 0.5, expected 1 to 1e+06' \
+  'rope_parameters={"full_attention": {"rope_type": "proportional", "factor": 0.5}}'
+family mistral rope_scaling_types_disagree '"rope_scaling" and "rope_parameters" disagree' \
+  $'rope_scaling={"type": "dynamic", "factor": 4}\nrope_parameters={"rope_type": "linear", "factor": 4}'
+
 generation generation_not_json 'invalid JSON at byte 1: syntax error while parsing value - invalid literal' 'eos: 1'
 generation generation_is_array 'the file is an array of 1, expected an object' '[1]'
 generation generation_eos '"eos_token_id" is 320, expected 0 to 319' '{"eos_token_id": 320}'
