@@ -37,6 +37,7 @@
 #include "windrow/compute.h"
 #include "windrow/dtype.h"
 #include "windrow/export.h"
+#include "windrow/kv_choice.h"
 #include "windrow/plan.h"
 #include "windrow/recurrent.h"
 #include "windrow/status.h"
@@ -44,16 +45,6 @@
 #include "windrow/threads.h"
 
 namespace windrow {
-
-// How the state of a model's attention layers is stored: one codec for the keys and one for the
-// values, of the layers with a sliding window and of those that see everything.
-struct KvChoice {
-  Codec sliding_keys, sliding_values, full_keys, full_values;
-
-  KvChoice() = default;  // bf16
-  explicit KvChoice(const Codec& all)
-      : sliding_keys(all), sliding_values(all), full_keys(all), full_values(all) {}
-};
 
 // The state that one layer needs.
 struct LayerShape {
@@ -84,13 +75,9 @@ WINDROW_API Result<ModelInfo> read_model_info(const std::string& folder);
 // The same of a config.json's text; `name` is what messages call it.
 WINDROW_API Result<ModelInfo> parse_model_info(std::string_view config, const std::string& name);
 
-// The plan of a model's state: layers of equal window, heads and head dim form a group, in order of
-// their first layer. What Model::plan gives; needs no weights.
+// The plan of a model's state: layers of equal window, heads, head dim and codecs form a group, in order of
+// their first layer. What Model::plan gives; needs no weights. Refuses what check_kv_choice refuses.
 WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
-
-// Codec::parse, but an affine codec without a group ("q4") gets the one that fits all layers: 64, or
-// 32 where some head_dim is no multiple of 64.
-WINDROW_API Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> layers);
 
 struct LoadOptions {
   // Called on the loading thread with the bytes of weights that are ready and their total, several

@@ -61,6 +61,7 @@ int run_program(int argc, char** argv) {
   add_generate(app, run);
   add_logits(app, run);
   add_plan(app, run);
+  add_quality(app, run);
   add_convert(app, run);
   add_bench(app, run);
   add_tokenize(app, run);

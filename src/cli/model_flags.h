@@ -13,10 +13,12 @@
 namespace windrow::cli {
 
 struct KvFlags {
-  std::string all = "bf16", sliding, full, keys, values;
+  std::string all = "bf16", sliding, full, keys, values, file;
+  std::vector<CLI::Option*> options;  // all but --kv-file
 
   void add(CLI::App& app);
-  // The codecs for a model; a codec that its head dims can't have is a usage error at its flag.
+  // The codecs for a model; a codec that its head dims can't have is a usage error at its flag, a file that
+  // is wrong a failure.
   KvChoice choose(const ModelInfo& info) const;
 };
 

@@ -97,17 +97,8 @@ Result<ModelInfo> parse_model_info(std::string_view config, const std::string& n
   return Status(StatusCode::kResourceExhausted, fmt::format("{}: {}", name, e.what()));
 }
 
-Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> layers) {
-  Result<Codec> codec = Codec::parse(text);
-  if (!codec.ok() || !codec->is_affine() || text.find(':') != std::string_view::npos) return codec;
-  for (const LayerShape& l : layers) {
-    if (!l.recurrent && l.head_dim % codec->group() != 0)
-      return Codec::affine(codec->bits(), 32, codec->input());
-  }
-  return codec;
-}
-
 Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits) try {
+  if (Status s = check_kv_choice(kv, info.layers); !s.ok()) return s;
   std::vector<AttentionGroup> groups;
   std::vector<RecurrentGroup> recurrent;
   std::vector<std::size_t> home(info.layers.size());  // of attention layers: index into groups
@@ -129,19 +120,19 @@ Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Li
       groups[home[i]].sharers.push_back({layer, l.donor});
       continue;
     }
+    const KvCodecs& codecs = kv.of(layer, l);
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const AttentionGroup& g) {
-      return LayerShape{g.window, g.kv_heads, g.head_dim} == l;
+      return LayerShape{g.window, g.kv_heads, g.head_dim} == l && KvCodecs{g.keys, g.values} == codecs;
     });
     home[i] = static_cast<std::size_t>(same - groups.begin());
     if (same == groups.end()) {
-      const bool full = l.window == kFullWindow;
       groups.push_back({.layers = {},
                         .window = l.window,
                         .kv_heads = l.kv_heads,
                         .head_dim = l.head_dim,
                         .value_dim = 0,
-                        .keys = full ? kv.full_keys : kv.sliding_keys,
-                        .values = full ? kv.full_values : kv.sliding_values});
+                        .keys = codecs.keys,
+                        .values = codecs.values});
     }
     groups[home[i]].layers.push_back(layer);
   }

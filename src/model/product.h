@@ -83,13 +83,16 @@ struct ProductOutput {
 // copies of x [m, cols] in a buffer that the calling thread keeps (without memory for it: slower, same bits).
 //
 // The chain of one output, for every target; targets without FMA round the product and the sum.
-//   plain:  y = 0; for each 64 columns, in order: a = 0; a = fma(w, x, a) for each column, in order; y = y + a.
+//   plain:  y = 0; for each 64 columns, in order: a = 0; a = fma(w, x, a) for each column, in order; y = y +
+//   a.
 //           A NaN or infinity in a row of x reaches that row of y only.
 //   affine: y = 0; for each group of columns, in order: y = fma(scale, a, y); y = fma(bias, s, y), where
 //     kF32      a = 0; a = fma(code, x, a) for each column, in order; s = the sum of x, in order
-//     kDefault  unit = max|x| of the group / 4177850; n = round(x * (4177850 / max|x|)): 23 bits with the sign
+//     kDefault  unit = max|x| of the group / 4177850; n = round(x * (4177850 / max|x|)): 23 bits with the
+//     sign
 //               n = 128 * h + l, -64 <= l < 64; a = fma(f32(sum code * h), 128, f32(sum code * l)) * unit;
 //               s = f32(sum n) * unit; the sums are exact integers
+//               (with codes of 8 bits: as kF32, which is then faster and no less exact)
 //     kFast     the same with 32638 and l = 0: 16 bits with the sign
 //           Rounding meets the weight, not scale * code, as s is the sum of the rounded x. A row of x whose
 //           largest magnitude is outside [2^-64, 2^64) is brought inside by a power of two, 2^-64 or 2^64,

@@ -33,6 +33,12 @@ constexpr bool is_affine_group(int group) { return group == 32 || group == 64 ||
 constexpr int low_plane(int bits) { return bits == 3 ? 2 : bits == 5 || bits == 6 ? 4 : bits; }
 constexpr int high_plane(int bits) { return bits - low_plane(bits); }
 
+// The chain that a matrix is computed by. Sums of bytes of x with codes of 8 bits must be widened at each
+// step, for which AVX2 takes longer than for f32 FMAs: there the default is that chain.
+constexpr Compute affine_chain(int bits, Compute compute) {
+  return bits == 8 && compute == Compute::kDefault ? Compute::kF32 : compute;
+}
+
 struct AffineFormat {
   int bits = 0;
   std::size_t group = 0;
@@ -49,6 +55,7 @@ struct AffineFormat {
 //   kDefault, kFast the upper 16 bits of fixed point, columns (4j, 4j + 2) and (4j + 1, 4j + 3) in a dword:
 //                   [j][2][row]
 //   kDefault        the lower 7 bits as bytes, columns 4j .. 4j + 3 in a dword: [j][row]
+//   both, if H = 1  the upper 16 bits once more as bytes: all high ones [j], then all low, signed ones [j]
 //   all             the sums of the group's x [row]; kDefault and kFast: units of the fixed point [row]
 inline constexpr std::size_t kBlockRows = 4;
 
@@ -57,10 +64,11 @@ struct InputFormat {
   std::size_t group = 0;
 
   // Dwords before the sums, a row.
-  std::size_t words() const {
-    return compute == Compute::kF32 ? group : compute == Compute::kFast ? group / 2 : group / 2 + group / 4;
+  std::size_t words(std::size_t height) const {
+    if (compute == Compute::kF32) return group;
+    return group / 2 + (compute == Compute::kDefault ? group / 4 : 0) + (height == 1 ? group / 2 : 0);
   }
-  std::size_t block_bytes(std::size_t height) const { return round_up((words() + 2) * height * 4, 64); }
+  std::size_t block_bytes(std::size_t height) const { return round_up((words(height) + 2) * height * 4, 64); }
   friend bool operator==(const InputFormat&, const InputFormat&) = default;
 };
 inline constexpr std::size_t kMaxBlockBytes = (kMaxAffineGroup + 2) * kBlockRows * 4 + 64;
@@ -98,7 +106,7 @@ struct PreparedInput {
 struct AffineJob {
   const std::byte* weights;  // tile 0
   AffineFormat format;
-  Compute compute;
+  Compute compute;  // the chain
   std::size_t cols, outputs;
   std::size_t tile_begin, tile_end;
   const float* x;

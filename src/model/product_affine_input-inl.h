@@ -96,7 +96,7 @@ void prepare_fixed(InputFormat format, const float* x, std::size_t ldx, const Ro
   const bool fast = format.compute == Compute::kFast;
   const std::size_t group = format.group;
   HWY_ALIGN std::int32_t upper[H][kMaxAffineGroup], lower[H][kMaxAffineGroup];
-  auto* sums = reinterpret_cast<float*>(out + format.words() * H);
+  auto* sums = reinterpret_cast<float*>(out + format.words(H) * H);
   for (std::size_t r = 0; r < H; r++) {
     fix(x + r * ldx, group, fast ? kFastLimit : kDefaultLimit, scales[r].before, upper[r], sums[H + r],
         sums[r]);
@@ -116,6 +116,14 @@ void prepare_fixed(InputFormat format, const float* x, std::size_t ldx, const Ro
     }
     if (fast) continue;
     for (std::size_t r = 0; r < H; r++) bytes[j * H + r] = pack_bytes(lower[r] + 4 * j);
+  }
+  if (H > 1) return;
+  std::uint32_t* high = bytes + (fast ? 0 : group / 4);
+  for (std::size_t j = 0; j < group / 4; j++) {
+    std::int32_t of_high[4];
+    for (std::size_t i = 0; i < 4; i++) of_high[i] = (upper[0][4 * j + i] + 128) >> 8;
+    high[j] = pack_bytes(of_high);
+    high[group / 4 + j] = pack_bytes(upper[0] + 4 * j);
   }
 }
 

@@ -28,13 +28,17 @@ inline constexpr std::size_t kStripVectors = 2;
 inline constexpr std::size_t kAffineStrip = kStripVectors * kLanes;  // outputs
 
 // The instructions that Highway 1.0.3 has no name for. Elsewhere their sums are taken lane by lane.
+#undef WINDROW_X86_DOTS
+#undef WINDROW_REGISTER
 #if HWY_TARGET == HWY_AVX2
 #define WINDROW_X86_DOTS 1
+#define WINDROW_REGISTER "x"
 HWY_INLINE VecI madd_words(VecI a, VecI b) { return VecI{_mm256_madd_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI madd_bytes(VecI a, VecI b) { return VecI{_mm256_maddubs_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI add_words(VecI a, VecI b) { return VecI{_mm256_add_epi16(a.raw, b.raw)}; }
 #elif HWY_TARGET == HWY_AVX3
 #define WINDROW_X86_DOTS 1
+#define WINDROW_REGISTER "v"
 HWY_INLINE VecI madd_words(VecI a, VecI b) { return VecI{_mm512_madd_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI madd_bytes(VecI a, VecI b) { return VecI{_mm512_maddubs_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI add_words(VecI a, VecI b) { return VecI{_mm512_add_epi16(a.raw, b.raw)}; }
@@ -44,44 +48,107 @@ HWY_INLINE VecI madd_words(VecI a, VecI b) { return VecI{_mm_madd_epi16(a.raw, b
 HWY_INLINE VecI madd_bytes(VecI a, VecI b) { return VecI{_mm_maddubs_epi16(a.raw, b.raw)}; }
 HWY_INLINE VecI add_words(VecI a, VecI b) { return VecI{_mm_add_epi16(a.raw, b.raw)}; }
 #else
-#undef WINDROW_X86_DOTS
 #define WINDROW_X86_DOTS 0
 #endif
 
+// A way to multiply and add: add() is one accumulator's step, add_two that of two outputs for one x. Told by
+// name to work in place, gcc copies and spills no accumulators; products before sums keep Zen 3's four
+// pipes busier (8 %).
+
 // acc += the dot product of two words (codes and upper parts of x), each dword.
-HWY_INLINE VecI dot_words(VecI acc, VecI codes, VecI x) {
-#if WINDROW_X86_DOTS
-  return hn::Add(acc, madd_words(codes, x));
+struct Words {
+  static HWY_INLINE void add(VecI& acc, VecI codes, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+        : "+" WINDROW_REGISTER(acc.raw), "=&" WINDROW_REGISTER(t.raw)
+        : WINDROW_REGISTER(codes.raw), WINDROW_REGISTER(x.raw));
+#elif WINDROW_X86_DOTS
+    acc = hn::Add(acc, madd_words(codes, x));
 #else
-  const auto high = hn::Mul(hn::ShiftRight<16>(codes), hn::ShiftRight<16>(x));
-  const auto low = hn::Mul(hn::And(codes, hn::Set(I(), 0xffff)), hn::ShiftRight<16>(hn::ShiftLeft<16>(x)));
-  return hn::Add(acc, hn::Add(low, high));
+    const auto high = hn::Mul(hn::ShiftRight<16>(codes), hn::ShiftRight<16>(x));
+    const auto low = hn::Mul(hn::And(codes, hn::Set(I(), 0xffff)), hn::ShiftRight<16>(hn::ShiftLeft<16>(x)));
+    acc = hn::Add(acc, hn::Add(low, high));
 #endif
-}
+  }
+  static HWY_INLINE void add_two(VecI& acc0, VecI& acc1, VecI codes0, VecI codes1, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t, u;
+    asm("vpmaddwd %6, %4, %2\n\tvpmaddwd %6, %5, %3\n\tvpaddd %2, %0, %0\n\tvpaddd %3, %1, %1"
+        : "+" WINDROW_REGISTER(acc0.raw), "+" WINDROW_REGISTER(acc1.raw), "=&" WINDROW_REGISTER(t.raw),
+          "=&" WINDROW_REGISTER(u.raw)
+        : WINDROW_REGISTER(codes0.raw), WINDROW_REGISTER(codes1.raw), WINDROW_REGISTER(x.raw));
+#else
+    add(acc0, codes0, x);
+    add(acc1, codes1, x);
+#endif
+  }
+};
 
 // acc += the dot product of four bytes (codes and lower parts of x), each dword; where there are
-// instructions for it, as two words that widen() adds up.
-HWY_INLINE VecI dot_bytes(VecI acc, VecI codes, VecI x) {
-#if WINDROW_X86_DOTS
-  return add_words(acc, madd_bytes(codes, x));
+// instructions for it, as two words that total() adds up.
+struct Bytes {
+  static HWY_INLINE void add(VecI& acc, VecI codes, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t;
+    asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
+        : "+" WINDROW_REGISTER(acc.raw), "=&" WINDROW_REGISTER(t.raw)
+        : WINDROW_REGISTER(codes.raw), WINDROW_REGISTER(x.raw));
+#elif WINDROW_X86_DOTS
+    acc = add_words(acc, madd_bytes(codes, x));
 #else
-  WINDROW_UNROLL for (int i = 0; i < 4; i++) {
-    const auto x_byte = hn::ShiftRight<24>(hn::ShiftLeftSame(x, 24 - 8 * i));
-    const auto code = hn::And(hn::ShiftRightSame(codes, 8 * i), hn::Set(I(), 0xff));
-    acc = hn::Add(acc, hn::Mul(code, x_byte));
+    WINDROW_UNROLL for (int i = 0; i < 4; i++) {
+      const auto x_byte = hn::ShiftRight<24>(hn::ShiftLeftSame(x, 24 - 8 * i));
+      const auto code = hn::And(hn::ShiftRightSame(codes, 8 * i), hn::Set(I(), 0xff));
+      acc = hn::Add(acc, hn::Mul(code, x_byte));
+    }
+#endif
   }
-  return acc;
-#endif
-}
-HWY_INLINE VecI widen(VecI acc) {
-#if WINDROW_X86_DOTS
-  return madd_words(acc, hn::Set(I(), 0x00010001));
+  static HWY_INLINE void add_two(VecI& acc0, VecI& acc1, VecI codes0, VecI codes1, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t, u;
+    asm("vpmaddubsw %6, %4, %2\n\tvpmaddubsw %6, %5, %3\n\tvpaddw %2, %0, %0\n\tvpaddw %3, %1, %1"
+        : "+" WINDROW_REGISTER(acc0.raw), "+" WINDROW_REGISTER(acc1.raw), "=&" WINDROW_REGISTER(t.raw),
+          "=&" WINDROW_REGISTER(u.raw)
+        : WINDROW_REGISTER(codes0.raw), WINDROW_REGISTER(codes1.raw), WINDROW_REGISTER(x.raw));
 #else
-  return acc;
+    add(acc0, codes0, x);
+    add(acc1, codes1, x);
 #endif
-}
+  }
+  static HWY_INLINE VecI total(VecI acc) {
+#if WINDROW_X86_DOTS
+    return madd_words(acc, hn::Set(I(), 0x00010001));
+#else
+    return acc;
+#endif
+  }
+};
 
-// How many times dot_bytes may add before widen: steps * 2 * max code * 64 <= 32767.
+// The same with the addition of words in each step, for codes of which two products may fill a word.
+struct WideBytes {
+  static HWY_INLINE void add(VecI& acc, VecI codes, VecI x) {
+#if defined(WINDROW_REGISTER)
+    VecI t;
+    asm("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+" WINDROW_REGISTER(acc.raw), "=&" WINDROW_REGISTER(t.raw)
+        : WINDROW_REGISTER(codes.raw), WINDROW_REGISTER(x.raw),
+          WINDROW_REGISTER(hn::Set(I(), 0x00010001).raw));
+#elif WINDROW_X86_DOTS
+    acc = hn::Add(acc, Bytes::total(madd_bytes(codes, x)));
+#else
+    Bytes::add(acc, codes, x);
+#endif
+  }
+  static HWY_INLINE void add_two(VecI& acc0, VecI& acc1, VecI codes0, VecI codes1, VecI x) {
+    add(acc0, codes0, x);
+    add(acc1, codes1, x);
+  }
+  static HWY_INLINE VecI total(VecI acc) { return acc; }
+};
+#undef WINDROW_REGISTER
+
+// How many times Bytes may add before total: steps * 2 * max code * 64 <= 32767.
 constexpr std::size_t byte_steps(int bits) { return bits == 8 ? 1 : bits == 6 ? 4 : bits == 5 ? 8 : 16; }
 static_assert(1 * 2 * 255 * 64 <= 32767 && 4 * 2 * 63 * 64 <= 32767 && 8 * 2 * 31 * 64 <= 32767 &&
               16 * 2 * 15 * 64 <= 32767);
@@ -113,45 +180,49 @@ HWY_INLINE void step(Block<H>& acc, const std::int32_t* line, std::size_t stride
   WINDROW_UNROLL for (std::size_t v = 0; v < kStripVectors; v++) c[v] = hn::Load(I(), line + v * stride);
   WINDROW_UNROLL for (std::size_t r = 0; r < H; r++) {
     const VecI b = hn::Set(I(), x[r]);
-    WINDROW_UNROLL for (std::size_t v = 0; v < kStripVectors; v++) acc[r][v] = Dot::add(acc[r][v], c[v], b);
+    Dot::add_two(acc[r][0], acc[r][1], c[0], c[1], b);
   }
   // Without this the compiler moves the loads of later steps here, and spills.
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
-struct Words {
-  static HWY_INLINE VecI add(VecI acc, VecI c, VecI x) { return dot_words(acc, c, x); }
-};
-struct Bytes {
-  static HWY_INLINE VecI add(VecI acc, VecI c, VecI x) { return dot_bytes(acc, c, x); }
-};
-struct WideBytes {
-  static HWY_INLINE VecI add(VecI acc, VecI c, VecI x) {
-    return hn::Add(acc, widen(dot_bytes(hn::Zero(I()), c, x)));
+// acc = the dots of `lines` lines of weights, an even number, with x.
+template <std::size_t H, class Dot>
+HWY_INLINE void dots(Block<H>& acc, const std::int32_t* line, std::size_t stride, const std::int32_t* x,
+                     std::size_t lines) {
+  clear<H>(acc);
+  for (const std::int32_t* end = x + lines * H; x != end; line += 2 * kTileRows, x += 2 * H) {
+    step<H>(acc, line, stride, x, Dot());
+    step<H>(acc, line + kTileRows, stride, x + H, Dot());
   }
-};
+}
 
-// sums[r * kStripVectors + v] = sum code * lower, of weights with `steps` additions to a widening.
-template <std::size_t H, std::size_t steps>
-HWY_INLINE void lower_sums(const Strip& s, const std::int32_t* x, VecI (&sums)[H * kStripVectors]) {
-  const std::int32_t* line = s.codes.bytes;
-  const std::int32_t* end = line + s.group / 4 * kTileRows;
-  const std::size_t stride = s.code_stride_bytes;
+// out[r][v][lane] = or += the widened dots of bytes. Not inlined: within a loop of its caller's the
+// accumulators would live in memory.
+template <std::size_t H, class Dot>
+HWY_NOINLINE void lower_span(const std::int32_t* line, std::size_t stride, const std::int32_t* x,
+                             std::size_t lines, bool add, std::int32_t* out) {
   Block<H> acc;
-  if constexpr (steps < 8) {
-    clear<H>(acc);
-    for (; line != end; line += kTileRows, x += H) step<H>(acc, line, stride, x, WideBytes());
-    WINDROW_UNROLL for (std::size_t i = 0; i < H * kStripVectors; i++) {
-      sums[i] = acc[i / kStripVectors][i % kStripVectors];
+  dots<H, Dot>(acc, line, stride, x, lines);
+  WINDROW_UNROLL for (std::size_t r = 0; r < H; r++) {
+    WINDROW_UNROLL for (std::size_t v = 0; v < kStripVectors; v++) {
+      std::int32_t* to = out + (r * kStripVectors + v) * kLanes;
+      VecI sum = Dot::total(acc[r][v]);
+      if (add) sum = hn::Add(sum, hn::Load(I(), to));
+      hn::Store(sum, I(), to);
     }
+  }
+}
+
+// out[r][v][lane] = sum code * lower, of weights with `steps` additions to a widening.
+template <std::size_t H, std::size_t steps>
+HWY_INLINE void lower_sums(const Strip& s, const std::int32_t* x, std::int32_t* out) {
+  const std::size_t lines = s.group / 4, stride = s.code_stride_bytes;
+  if constexpr (steps < 8) {
+    lower_span<H, WideBytes>(s.codes.bytes, stride, x, lines, false, out);
   } else {
-    for (std::size_t i = 0; i < H * kStripVectors; i++) sums[i] = hn::Zero(I());
-    while (line != end) {
-      clear<H>(acc);
-      const std::int32_t* stop = std::min(line + steps * kTileRows, end);
-      for (; line != stop; line += kTileRows, x += H) step<H>(acc, line, stride, x, Bytes());
-      WINDROW_UNROLL for (std::size_t i = 0; i < H * kStripVectors; i++) {
-        sums[i] = hn::Add(sums[i], widen(acc[i / kStripVectors][i % kStripVectors]));
-      }
+    const std::size_t span = std::min(lines, steps);
+    for (std::size_t l = 0; l < lines; l += span) {
+      lower_span<H, Bytes>(s.codes.bytes + l * kTileRows, stride, x + l * H, span, l != 0, out);
     }
   }
 }
@@ -161,34 +232,40 @@ HWY_INLINE Vec finish(Vec a, Vec scale, Vec bias, Vec sum, Vec y) {
   return hn::MulAdd(bias, sum, hn::MulAdd(scale, a, y));
 }
 
+// A group's sum in units of x, from the integer sums.
+template <Compute compute>
+HWY_INLINE Vec fixed_sum(VecI upper, VecI lower, Vec unit) {
+  const F f;
+  Vec a = hn::ConvertTo(f, upper);
+  if constexpr (compute == Compute::kDefault) {
+    a = hn::MulAdd(a, hn::Set(f, 128.0f), hn::ConvertTo(f, lower));
+  }
+  return hn::Mul(a, unit);
+}
+
 // Adds one group to y[r * ldy + output], vector aligned.
 template <std::size_t H, Compute compute, std::size_t steps>
 HWY_NOINLINE void fixed_strip(const Strip& s, const std::byte* prepared, float* y, std::size_t ldy) {
   const F f;
   const auto* x = reinterpret_cast<const std::int32_t*>(prepared);
   const std::size_t words = s.group / 2 * H;
-  const auto* sums = reinterpret_cast<const float*>(x + words);
-  VecI lower[H * kStripVectors];
+  const auto* sums = reinterpret_cast<const float*>(x + InputFormat{compute, s.group}.words(H) * H);
+  HWY_ALIGN std::int32_t lower[H * kAffineStrip];
   if constexpr (compute == Compute::kDefault) {
     lower_sums<H, steps>(s, x + words, lower);
-    sums += s.group / 4 * H;
   }
   Block<H> acc;
-  clear<H>(acc);
-  const std::int32_t* line = s.codes.words;
-  for (const std::int32_t* end = x + words; x != end; line += kTileRows, x += H) {
-    step<H>(acc, line, s.code_stride_words, x, Words());
-  }
+  dots<H, Words>(acc, s.codes.words, s.code_stride_words, x, s.group / 2);
   WINDROW_UNROLL for (std::size_t v = 0; v < kStripVectors; v++) {
     const Vec scale = hn::Load(f, s.params + v * s.param_stride);
     const Vec bias = hn::Load(f, s.params + v * s.param_stride + kTileRows);
     WINDROW_UNROLL for (std::size_t r = 0; r < H; r++) {
-      Vec a = hn::ConvertTo(f, acc[r][v]);
+      VecI low = hn::Zero(I());
       if constexpr (compute == Compute::kDefault) {
-        a = hn::MulAdd(a, hn::Set(f, 128.0f), hn::ConvertTo(f, lower[r * kStripVectors + v]));
+        low = hn::Load(I(), lower + (r * kStripVectors + v) * kLanes);
       }
+      const Vec a = fixed_sum<compute>(acc[r][v], low, hn::Set(f, sums[H + r]));
       float* out = y + r * ldy + v * kLanes;
-      a = hn::Mul(a, hn::Set(f, sums[H + r]));
       hn::Store(finish(a, scale, bias, hn::Set(f, sums[r]), hn::Load(f, out)), f, out);
     }
   }

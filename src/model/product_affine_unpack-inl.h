@@ -84,7 +84,7 @@ HWY_INLINE void unpack_column_quad(const std::byte* chunk, const Unpacked& out) 
 }
 
 template <int bits, Compute compute>
-void unpack_codes(const std::byte* in, std::ptrdiff_t ahead, std::size_t chunks, Unpacked out) {
+HWY_NOINLINE void unpack_codes(const std::byte* in, std::ptrdiff_t ahead, std::size_t chunks, Unpacked out) {
   for (std::size_t c = 0; c < chunks; c++, in += bits * 64) {
     for (int line = 0; line < bits; line++) __builtin_prefetch(in + line * 64 + ahead, 0, 2);
     unpack_column_quad<bits, compute, 0>(in, out);

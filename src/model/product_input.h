@@ -11,7 +11,7 @@
 namespace windrow::internal {
 
 inline InputFormat input_format(const PackedMatrix& w) {
-  return {w.compute(), static_cast<std::size_t>(w.group())};
+  return {affine_chain(w.bits(), w.compute()), static_cast<std::size_t>(w.group())};
 }
 
 struct InputRows {

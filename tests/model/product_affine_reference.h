@@ -95,6 +95,7 @@ inline float multiply_add(float a, float b, float c, bool fused) {
 // The chain that src/model/product.h documents.
 inline float affine_reference(const AffineMatrix& w, std::size_t row, const float* x, Compute compute,
                               bool fused) {
+  if (w.bits == 8 && compute == Compute::kDefault) compute = Compute::kF32;
   float most_of_row = 0, before = 1, after = 1;
   for (std::size_t k = 0; k < w.cols; k++) {
     if (!std::isfinite(x[k])) return std::numeric_limits<float>::quiet_NaN();
