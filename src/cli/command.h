@@ -49,6 +49,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, int argc,
 // Each adds its subcommand to `app`; the one that is named on the command line leaves its work in `run`.
 using Run = std::function<int()>;
 void add_generate(CLI::App& app, Run& run);
+void add_chat(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);

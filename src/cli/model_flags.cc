@@ -131,6 +131,20 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
   return prompt;
 }
 
+void add_sampling(CLI::App& app, SamplerOptions* options) {
+  SamplerOptions& s = *options;
+  constexpr int kManyTokens = 1 << 30;
+  float_flag(app, "--temperature", &s.temperature, {0, 100}, "0: always the most probable token");
+  int_flag(app, "--top-k", &s.top_k, 0, kManyTokens, "choose among the N most probable tokens; 0: all");
+  float_flag(app, "--top-p", &s.top_p, {0, 1, true},
+             "choose among the most probable tokens that hold X together");
+  float_flag(app, "--min-p", &s.min_p, {0, 1, false, true},
+             "choose among tokens at least X times as probable as the best");
+  float_flag(app, "--repetition-penalty", &s.repetition_penalty, {0.01f, 100},
+             "above 1: tokens seen before lose");
+  seed_flag(app, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
+}
+
 void RunFlags::add_model(CLI::App& app) {
   path_flag(app, "--model", &model, "DIR", "a Hugging Face model folder")->required();
 }

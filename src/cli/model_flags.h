@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "windrow/engine.h"
 #include "windrow/model.h"
 #include "windrow/threads.h"
 #include "windrow/tokenizer.h"
@@ -36,6 +37,9 @@ struct PromptFlags {
   // The ids, all inside the vocabulary, at most max_positions.
   std::vector<std::int32_t> read(const ModelInfo& info, const Tokenizer* tokenizer) const;
 };
+
+// Temperature, the filters of the distribution, seed.
+void add_sampling(CLI::App& app, SamplerOptions* options);
 
 struct RunFlags {
   std::string model;
