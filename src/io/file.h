@@ -56,6 +56,8 @@ Status sync_folder_of(const std::string& path, FileOps& ops);
 
 // Whether a name stands there: a file, a folder or a link, dangling ones too.
 bool path_exists(const std::string& path);
+// Whether two paths lead to one file, through links too. Paths where nothing stands are equal as texts.
+bool same_file(const std::string& a, const std::string& b);
 
 // The system calls of an atomic write. All return -1 and set errno when they fail, as the calls of
 // the same name do. The default is the operating system; tests derive from it and fail some calls.
