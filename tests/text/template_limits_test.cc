@@ -81,7 +81,7 @@ TEST(TemplateLimits, GrowthRunsOutOfMemory) {
     const Status status = failure(source, "", kLittleMemory);
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << source << status.message();
     const bool memory =
-        status.message() == "t: line 1: the rendering needs more than 536870912 bytes of memory";
+        status.message() == "t: line 1: the rendering needs more than 16777216 bytes of memory";
     EXPECT_TRUE(memory || status.message() == "t: line 1: more than 1048576 bytes of output")
         << source << " " << status.message();
   }
