@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "attention_state.h"
+#include "base/probe.h"
 #include "chart.h"
 #include "dense_attention.h"
-#include "base/probe.h"
 
 namespace windrow::bench {
 namespace {

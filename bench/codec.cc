@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/memory.h"
-#include "codec/block_layout.h"
 #include "base/probe.h"
+#include "codec/block_layout.h"
 
 namespace windrow::bench {
 namespace {

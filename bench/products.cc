@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "base/float16.h"
-#include "model/product.h"
 #include "base/probe.h"
+#include "model/product.h"
 
 extern "C" char* openblas_get_corename(void);
 extern "C" void openblas_set_num_threads(int);

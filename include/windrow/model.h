@@ -103,7 +103,7 @@ class WINDROW_API Model {
 
   // A model as the text of a config.json describes it, with random weights (the same in every run): as fast
   // as a trained one of its shape, and as large. Its logits are finite and mean nothing. Errors begin with
-  // `name`; kInvalidArgument for bits and groups that no codec has.
+  // `name`; kInvalidArgument for bits and groups that no codec has. The progress of `options` is not called.
   static Result<Model> random(std::string_view config, const std::string& name,
                               const RandomWeightsFormat& format, ThreadPool& pool,
                               const LoadOptions& options = {});

@@ -121,7 +121,7 @@ void list_shapes(bool json) {
     };
     all.push_back(
         {{"shape", s.name}, {"bytes_bf16", bytes(0)}, {"bytes_q8", bytes(8)}, {"bytes_q4", bytes(4)}});
-    text += fmt::format("{:<16} {:>10} bf16 {:>10} q8 {:>10} q4\n", s.name, human_bytes(bytes(0)),
+    text += fmt::format("{:<16} {:>10} bf16 {:>10} q8 {:>10} q4 in memory\n", s.name, human_bytes(bytes(0)),
                         human_bytes(bytes(8)), human_bytes(bytes(4)));
   }
   write_stdout(json ? all.dump() + "\n" : text);

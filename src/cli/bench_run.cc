@@ -46,7 +46,7 @@ class Bench {
     ProgressBar bar("measuring", progress_);
     int done = 0;
     const auto tick = [&] {
-      if (interrupted()) throw Failure{kInterrupted, "interrupted"};
+      check_interrupt();
       bar.update(++done, all);
     };
     BenchFigures f;
@@ -76,10 +76,16 @@ class Bench {
     return now;
   }
 
+  // Before every step: one may be the first of very many.
+  static void check_interrupt() {
+    if (interrupted()) throw Failure{kInterrupted, "interrupted"};
+  }
+
   std::int32_t next_id() { return static_cast<std::int32_t>(random_() % vocab_); }
 
   // One row's next `n` tokens, and the logits of the last.
   void forward(Row& row, int n) {
+    check_interrupt();
     Row* const rows[] = {&row};
     const int lengths[] = {n};
     std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
@@ -132,6 +138,7 @@ class Bench {
   }
 
   void append_random(Row& row, int n) {
+    check_interrupt();
     Row* const rows[] = {&row};
     const int lengths[] = {n};
     Step step = need(store_.begin(rows, lengths));
@@ -162,6 +169,7 @@ class Bench {
     runner_.set_profile(profile);
     const double start = bench::now();
     for (int i = 0; i < steps; i++) {
+      check_interrupt();
       for (std::int32_t& id : ids) id = next_id();
       Step step = need(store_.begin(pointers, lengths));
       need(runner_.forward(step, ids, wanted, logits_));

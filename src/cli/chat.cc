@@ -241,6 +241,7 @@ void add_chat(CLI::App& app, Run& run) {
   add_sampling(*sub, &flags->sampling);
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
+  flags->run.add_compute(*sub);
   flags->run.add_threads(*sub);
   bool_flag(*sub, "--show-prompt", &flags->show_prompt,
             "the whole conversation as the model reads it, on stderr behind each answer, or in the JSON");

@@ -7,6 +7,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
+#include "io/file.h"
 #include "io/tensor_stream.h"
 #include "windrow/store.h"
 
@@ -38,6 +39,9 @@ void check_finite(std::span<const float> logits, std::size_t vocab, std::size_t 
 
 int logits(const LogitsFlags& flags) {
   flags.prompt.check();
+  if (same_file(flags.out, flags.run.model + "/model.safetensors")) {
+    usage_error("--out", "is the model's own weights");
+  }
   const ModelInfo info = need(read_model_info(flags.run.model));
   const KvChoice kv = flags.kv.choose(info);
   const std::optional<Tokenizer> tokenizer = flags.run.load_tokenizer(flags.prompt.needs_tokenizer());

@@ -68,7 +68,11 @@ KvChoice KvFlags::choose(const ModelInfo& info) const {
     }
     const Codec chosen = need(parse_kv_codec(*given.text, info.layers));
     for (const LayerShape& l : info.layers) {
-      if (const Status s = chosen.check(l.head_dim); !s.ok()) usage_error(given.flag, s.message());
+      const Status s = chosen.check(l.head_dim);
+      if (s.ok()) continue;
+      const bool by_default = given.text == &all && options[0]->count() == 0;
+      if (by_default) throw Failure{kFailure, "the model's state can't be stored: " + s.message()};
+      usage_error(given.flag, s.message());
     }
     return chosen;
   };

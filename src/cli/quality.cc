@@ -192,6 +192,17 @@ void write_file(const std::string& path, const std::string& content) {
 }
 
 int quality(const QualityFlags& flags) {
+  const struct {
+    const char* flag;
+    const std::string& path;
+  } files[] = {
+      {"--text", flags.text}, {"--kv-file", flags.kv_file}, {"--out", flags.out}, {"--svg", flags.svg}};
+  for (std::size_t i = 2; i < std::size(files); i++) {
+    for (std::size_t k = 0; k < i; k++) {
+      if (!same_file(files[i].path, files[k].path)) continue;
+      usage_error(files[i].flag, fmt::format("is the file of {}", files[k].flag));
+    }
+  }
   if (!flags.out.empty() && flags.suggest_option->count() == 0) usage_error("--out", "needs --suggest");
   const ModelInfo info = need(read_model_info(flags.run.model));
   if (flags.context > info.max_positions) {

@@ -153,7 +153,7 @@ class Suggester {
   }
 
   // The options of one of the two measurements: progress goes on from one to the other.
-  QualityOptions stage(int which) const {
+  QualityOptions stage(std::size_t which) const {
     QualityOptions options = options_;
     if (options_.progress) {
       options.progress = [this, which](std::size_t done, std::size_t total) {

@@ -230,6 +230,14 @@ Result<std::string> read_file(const std::string& path, std::size_t max_bytes, Fi
   return text;
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat of_a {
+  }, of_b{};
+  if (a.empty() || b.empty()) return false;
+  if (::stat(a.c_str(), &of_a) != 0 || ::stat(b.c_str(), &of_b) != 0) return a == b;
+  return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 bool path_exists(const std::string& path, FileOps& ops) {
   struct stat info = {};
   return check_path(path).ok() && ops.path_status(path.c_str(), &info) == 0;

@@ -56,6 +56,9 @@ Status system_error(const std::string& path, const char* call, int error = errno
 // Makes the names in the folder that `path` lies in survive a power cut.
 Status sync_folder_of(const std::string& path, FileOps& ops);
 
+// Whether two paths lead to one file, through links too. Paths where nothing stands are equal as texts.
+bool same_file(const std::string& a, const std::string& b);
+
 // The system calls behind reading and atomic writing. All return -1 and set errno when they fail, as the
 // calls of the same name do. The default is the operating system; tests derive from it, fail some calls or
 // simulate a disk. One object may be used by several threads at a time if its calls allow that, as the

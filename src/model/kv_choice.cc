@@ -53,10 +53,7 @@ void refuse_others(JsonReader& reader, const Json& object, std::initializer_list
   if (!object.is_object()) return;
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    // The key is the file's: as it is quoted it stays on one line.
-    std::string shown = quote(key);
-    shown = shown.substr(1, shown.size() - 2);
-    reader.fail(shown.c_str(), "is not a key of this format");
+    reader.fail(key.c_str(), "is not a key of this format");
   }
 }
 

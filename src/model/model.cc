@@ -172,7 +172,7 @@ Result<Model> Model::random(std::string_view config, const std::string& name,
   Result<Description> d = parse_description(config, name);
   if (!d.ok()) return d.status();
   const RandomWeights source(*affine, false, pool);  // what is kept owns its memory
-  WeightReader weights(source, pool, options.compute, options.progress);
+  WeightReader weights(source, pool, options.compute, nullptr);
   Result<std::unique_ptr<Family>> family = load_family(*d, weights);
   if (!family.ok()) return family.status().with_context(name);
   return Model(std::make_shared<Impl>(Impl{std::move(d->info), weights.totals(), d->config.moe.experts,

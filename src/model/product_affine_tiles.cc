@@ -21,8 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace windrow::internal::HWY_NAMESPACE {
 
-// Tiles of a block: 4 streams through memory, and whole strips.
-constexpr std::size_t kAffineTiles = 4;
+constexpr std::size_t kAffineTiles = kRowTiles;  // of a block
 static_assert(kAffineTiles * kTileRows % kAffineStrip == 0);
 // Rows of a pass: their sums, 32 KB, stay in L2.
 constexpr std::size_t kAffinePassRows = 128;
@@ -30,8 +29,9 @@ constexpr std::size_t kAffinePassRows = 128;
 // 16 KB of f32.
 constexpr std::size_t kUnpackedColumns = 256;
 
-// How far ahead of one row's kernel each stream is fetched.
-constexpr std::size_t kRowAhead = 2048;
+// About how far ahead of one row's kernel each stream is fetched, a group at least. On Zen 3 twice as far
+// took a third longer at 8 bits; at 4 bits one to eight times as far were alike.
+constexpr std::size_t kRowAhead = 1152;
 
 using UnpackCodes = void (*)(const std::byte*, std::ptrdiff_t, std::size_t, Unpacked);
 using UnpackParams = void (*)(const std::byte*, std::ptrdiff_t, float*);
@@ -206,7 +206,7 @@ void row_block(const AffineJob& job, UnpackParams unpack, RowFunction run, std::
   HWY_ALIGN float params[kRowTiles * 2 * kTileRows];
   const std::size_t group = job.format.group, groups = job.cols / group;
   const std::size_t group_bytes = job.format.group_bytes(), tile_bytes = groups * group_bytes;
-  const std::size_t distance = std::min(groups, div_up(kRowAhead, group_bytes));
+  const std::size_t distance = std::clamp<std::size_t>(kRowAhead / group_bytes, 1, groups);
   Input input(job, 0, 1);
   for (std::size_t g = 0; g < groups; g++) {
     const std::byte* w = job.weights + tile * tile_bytes + g * group_bytes;

@@ -35,14 +35,18 @@ WeightReader::WeightReader(const WeightSource& source, ThreadPool& pool, Compute
   }
 }
 
-// A tensor was read; scales and biases go with their codes.
-void WeightReader::take(const std::string& full, std::span<const std::size_t> shape) {
+// A tensor was read; with codes go their scales and biases.
+void WeightReader::take(const std::string& full, std::span<const std::size_t> shape, bool affine) {
   if (!taken_.insert(full).second) return;
   std::size_t elements = 1;
   for (const std::size_t dim : shape) elements *= dim;
   totals_.parameters += elements;
-  if (const std::string module(module_of(full)); !module.empty())
-    taken_.insert({module + ".scales", module + ".biases"});
+  if (affine) take_params(full);
+}
+
+void WeightReader::take_params(const std::string& full) {
+  const std::string module(module_of(full));
+  taken_.insert({module + ".scales", module + ".biases"});
 }
 
 Result<PackedMatrix> WeightReader::pack(const std::string& full, const MatrixRows& m) {
@@ -67,7 +71,7 @@ Result<PackedMatrix> WeightReader::read(const std::string& full, std::span<const
                                         std::span<const RowRange> ranges) {
   const Result<MatrixRows> rows = source_->rows(full, shape, ranges);
   if (!rows.ok()) return rows.status();
-  take(full, shape);
+  take(full, shape, rows->format.has_value());
   return pack(full, *rows);
 }
 
@@ -110,7 +114,7 @@ Result<PackedMatrix> WeightReader::transposed(const std::string& name, std::size
   const RowRange range{index * cols, cols};
   const Result<MatrixRows> source = source_->rows(full(name), shape, {&range, 1});
   if (!source.ok()) return source.status();
-  take(full(name), shape);
+  take(full(name), shape, false);
   if (source->format) return unsupported(name, "is quantized along its outputs, which is not supported");
   const std::size_t size = dtype_size(source->dtype);
   MatrixRows turned = *source;
@@ -132,7 +136,7 @@ Result<RowTable> WeightReader::row_table(const std::string& name, std::size_t ro
   const std::size_t shape[] = {rows, cols};
   Result<MatrixRows> table = source_->matrix(full(name), shape);
   if (!table.ok()) return table.status();
-  take(full(name), shape);
+  take(full(name), shape, table->format.has_value());
   totals_.table_bytes += table->bytes();
   return RowTable(std::move(*table));
 }
@@ -146,7 +150,7 @@ Result<std::vector<float>> WeightReader::floats(const std::string& name,
   const std::span<const std::size_t> dims(shape.begin(), shape.size());
   Result<std::vector<float>> values = source_->floats(full(name), dims, 1 - plus);
   if (!values.ok()) return values;
-  take(full(name), dims);
+  take(full(name), dims, false);
   for (float& v : *values) v += plus;
   return values;
 }
@@ -159,8 +163,7 @@ std::vector<std::size_t> WeightReader::shape(const std::string& name) const {
 
 void WeightReader::ignore(const std::string& name) {
   taken_.insert(full(name));
-  if (const std::string module(module_of(full(name))); !module.empty())
-    taken_.insert({module + ".scales", module + ".biases"});
+  take_params(full(name));
 }
 
 Status WeightReader::unsupported(const std::string& name, std::string_view why) const {

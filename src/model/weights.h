@@ -83,7 +83,8 @@ class WeightReader {
 
  private:
   std::string full(const std::string& name) const { return std::string(source_->names().prefix) + name; }
-  void take(const std::string& full, std::span<const std::size_t> shape);
+  void take(const std::string& full, std::span<const std::size_t> shape, bool affine);
+  void take_params(const std::string& full);
   Result<PackedMatrix> pack(const std::string& full, const MatrixRows& rows);
   Result<PackedMatrix> of_expert(Result<PackedMatrix> packed, const WeightTotals& before);
   Result<PackedMatrix> read(const std::string& full, std::span<const std::size_t> shape,

@@ -30,6 +30,7 @@ void TaintedText::append(std::string_view bytes, bool plain) {
 
 void TaintedText::append(const TaintedText& other, std::size_t begin, std::size_t end) {
   assert(this != &other && begin <= end && end <= other.size());
+  if (begin == end) return;  // also inside of plain bytes: an empty span is none
   const std::size_t base = bytes_.size();
   bytes_.append(other.bytes_, begin, end - begin);
   auto it = std::upper_bound(other.plain_.begin(), other.plain_.end(), begin,

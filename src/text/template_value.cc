@@ -155,8 +155,8 @@ int compare_values(const Value& a, const Value& b, Budget& budget) {
   template_error(fmt::format("{} and {} have no order", a.type_name(), b.type_name()));
 }
 
-void Budget::spent(const char* what) {
-  template_error(fmt::format("the rendering needs more {} than the limit", what),
+void Budget::spent(const char* what, std::uint64_t limit) {
+  template_error(fmt::format("the rendering needs more than {} {}", limit, what),
                  StatusCode::kResourceExhausted);
 }
 

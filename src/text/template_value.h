@@ -132,29 +132,32 @@ int compare_values(const Value& a, const Value& b, Budget& budget);
 // bounds both the memory and the work of copying.
 class Budget {
  public:
-  Budget(std::uint64_t steps, std::size_t memory) : steps_(steps), memory_(memory) {}
+  Budget(std::uint64_t steps, std::size_t memory)
+      : steps_(steps), memory_(memory), all_steps_(steps), all_memory_(memory) {}
 
   void step(std::uint64_t n = 1) {
-    if (n > steps_) spent("steps");
+    if (n > steps_) spent("steps", all_steps_);
     steps_ -= n;
   }
   // Reading this many bytes: a step for every 64, about the cost of evaluating one node.
   void read(std::size_t bytes) { step(1 + bytes / 64); }
   void allocate(std::size_t bytes) {
-    if (bytes > memory_) spent("memory");
+    if (bytes > memory_) spent("bytes of memory", all_memory_);
     memory_ -= bytes;
     read(bytes);
   }
   void allocate_items(std::size_t n) {
     constexpr std::size_t kItem = sizeof(Value) + 16;
-    if (n > memory_ / kItem) spent("memory");
+    if (n > memory_ / kItem) spent("bytes of memory", all_memory_);
     allocate(n * kItem);
   }
 
  private:
-  [[noreturn]] static void spent(const char* what);
-  std::uint64_t steps_;
+  [[noreturn]] static void spent(const char* what, std::uint64_t limit);
+  std::uint64_t steps_;  // left
   std::size_t memory_;
+  std::uint64_t all_steps_;
+  std::size_t all_memory_;
 };
 
 // A new text value, counted.

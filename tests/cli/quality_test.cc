@@ -88,9 +88,9 @@ TEST(CliQuality, TheJsonHasThePromisedObject) {
 TEST(CliQuality, ASuggestionIsWrittenAndReadByEveryCommand) {
   const TempFolder dir;
   const std::string out = dir.path("kv.json"), svg = dir.path("plot.svg");
-  const Json j = run_json({"--kv", "q8,q4,q3,q2", "--suggest", "42K", "--out", out, "--svg", svg});
+  const Json j = run_json({"--kv", "q8,q4,q3,q2", "--suggest", "48K", "--out", out, "--svg", svg});
   const Json& s = j["suggestion"];
-  EXPECT_EQ(s["budget"], 42 << 10);
+  EXPECT_EQ(s["budget"], 48 << 10);
   EXPECT_LE(s["row_bytes"], s["budget"]);
   EXPECT_EQ(s["uniform"]["codec"], "q3:64");
   EXPECT_LT(s["kld"]["mean"].get<double>(), s["uniform"]["kld"]["mean"].get<double>());

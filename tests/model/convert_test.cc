@@ -110,8 +110,8 @@ TEST(Convert, ShardsAreCutAndNamedAsMlxDoesAndGiveTheSameTensors) {
   ConvertOptions options;
   options.shard_bytes = 1000000;
   const Conversion done = must(convert_model(kStoryteller, temp.path("out"), options, pool));
-  EXPECT_EQ(done.files, 3u);
-  EXPECT_TRUE(std::filesystem::exists(temp.path("out/model-00001-of-00003.safetensors")));
+  EXPECT_EQ(done.files, 4u);
+  EXPECT_TRUE(std::filesystem::exists(temp.path("out/model-00001-of-00004.safetensors")));
   EXPECT_FALSE(std::filesystem::exists(temp.path("out/model.safetensors")));
   const Json index = Json::parse(read_whole_file(temp.path("out/model.safetensors.index.json")));
   EXPECT_EQ(index["metadata"]["total_size"], done.bytes_after);

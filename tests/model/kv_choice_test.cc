@@ -113,7 +113,7 @@ TEST(KvFile, WhatIsWrongIsNamed) {
       {R"({"windrow_kv": 1, "default": {"keys": "q4", "values": "q4", "bits": 4}})",
        "\"default.bits\" is not a key of this format"},
       {R"({"windrow_kv": 1, "default": {"keys": "q4:128", "values": "q4"}})",
-       "kv choice: layer 0: codec q4:128: head_dim 64 is no multiple of the group 128"},
+       "kv choice: layer 0: codec q4:128: head_dim 64 is not a multiple of 128, the group"},
       {R"({"windrow_kv": 1, "layers": {}})", "\"layers\" is an object, expected an array"},
       {R"({"windrow_kv": 1, "layers": [4]})", "\"layers[0]\" is 4, expected an object"},
       {R"({"windrow_kv": 1, "layers": [{"keys": "q4", "values": "q4"}]})", "\"layers[0].layers\" is missing"},
@@ -144,7 +144,7 @@ TEST(KvFile, WhatIsWrongIsNamed) {
 TEST(KvFile, AFileThatIsNotThereOrTooLargeIsNamed) {
   const TempFolder dir;
   EXPECT_EQ(read_kv_choice(dir.path("none"), info()).status().message(),
-            dir.path("none") + ": No such file or directory");
+            dir.path("none") + ": cannot open: No such file or directory");
   dir.write("large", std::string((std::size_t{16} << 20) + 1, ' '));
   EXPECT_EQ(read_kv_choice(dir.path("large"), info()).status().message().rfind(dir.path("large") + ": ", 0),
             0u);

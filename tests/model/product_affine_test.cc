@@ -15,6 +15,7 @@
 #include "base/float16.h"
 #include "io/safetensors.h"
 #include "model/product.h"
+#include "model/product_affine.h"
 #include "product_affine_reference.h"
 #include "support/simd_targets.h"
 
@@ -193,6 +194,45 @@ TEST(ProductAffine, MixedOutputsInOneCallEqualOneCallEach) {
       products(outputs, x.data(), k, m, pool);
       for (std::size_t i = 0; i < packed.size(); i++) {
         EXPECT_TRUE(same_bits(y[i], product(packed[i], x.data(), k, m, one))) << "output " << i;
+      }
+    }
+  }
+}
+
+TEST(ProductAffine, KernelsWithoutPreparedActivationsMakeTheSameBits) {
+  // What products() falls back to when there is no memory for them.
+  constexpr std::size_t n = 70, k = 256;
+  ThreadPool pool = make_pool(1);
+  for (const int bits : kBits) {
+    for (const Compute compute : kModes) {
+      const PackedMatrix w = pack(random_affine(bits, 64, DType::kBF16, n, k, 1), compute, pool);
+      for (const std::size_t m : {1, 7, 140}) {
+        SCOPED_TRACE(fmt::format("{} bits {} M {}", bits, name(compute), m));
+        std::vector<float> x = outlier_activations(m, k, 2), y(m * n);
+        x[0] *= 1e30f;
+        if (m > 1) x[k] = kInfinity;
+        const internal::AffineJob job{w.data(),
+                                      {bits, 64, DType::kBF16},
+                                      internal::affine_chain(bits, compute),
+                                      k,
+                                      n,
+                                      0,
+                                      5,
+                                      x.data(),
+                                      k,
+                                      nullptr,
+                                      m,
+                                      y.data(),
+                                      n};
+        internal::affine_functions().run(job);
+        const std::vector<float> expected = product(w, x.data(), k, m, pool);
+        for (std::size_t i = 0; i < y.size(); i++) {
+          if (i / n == 1) {
+            ASSERT_TRUE(std::isnan(y[i]) && std::isnan(expected[i]));
+          } else {
+            ASSERT_TRUE(same_bits({&y[i], 1}, {&expected[i], 1})) << i;
+          }
+        }
       }
     }
   }

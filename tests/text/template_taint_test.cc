@@ -47,6 +47,17 @@ TEST(TemplateTaint, SurvivesEveryOperationOnStrings) {
   for (const auto& [source, expected] : cases) EXPECT_EQ(render_marked(source, data), expected) << source;
 }
 
+TEST(TaintedText, AnEmptySliceOfPlainBytesHasNoMark) {
+  const TaintedText plain("abc", true);
+  EXPECT_FALSE(plain.slice(1, 1).any_plain());
+  TaintedText text("x", false);
+  text.append(plain, 2, 2);
+  text.append(plain, 0, 1);
+  text.append(plain, 3, 3);
+  text.append("y", true);
+  EXPECT_EQ(text.plain(), (std::vector<Span>{{1, 3}}));
+}
+
 // Random slices, joins and replacements of a text of both kinds keep each byte's mark: outside bytes are
 // lower case, the template's upper case, so that a mark can be told from its byte.
 RC_GTEST_PROP(TemplateTaint, AByteKeepsItsMarkThroughAnyChainOfOperations, ()) {
