@@ -154,8 +154,6 @@ std::string quote(std::string_view text) {
   return out + '"';
 }
 
-std::string json_string(std::string_view text) { return Json(std::string(text)).dump(); }
-
 std::string describe(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null: return "null";

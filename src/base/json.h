@@ -42,9 +42,6 @@ Result<Json> parse_json(std::string_view text, const std::string& name, const Js
 // cut after 80 bytes with "...".
 std::string quote(std::string_view text);
 
-// `text` as a string of JSON, in its quotes. Throws Json::exception for text that is not UTF-8.
-std::string json_string(std::string_view text);
-
 // What a value is, for messages: `-3`, `"abc"`, `null`, `an array of 2`, `an object`.
 std::string describe(const Json& value);
 

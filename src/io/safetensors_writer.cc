@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "io/safetensors.h"
 #include "io/safetensors_format.h"
 

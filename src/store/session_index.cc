@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "state/layer_records.h"
 #include "store/digest.h"
 #include "store/session_layout.h"
