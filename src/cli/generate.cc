@@ -139,6 +139,12 @@ int generate(const GenerateFlags& flags) {
   const KvChoice kv = flags.kv.choose(info);
   const std::optional<Tokenizer> tokenizer =
       flags.run.load_tokenizer(flags.prompt.given() && flags.prompt.needs_tokenizer());
+  const auto start = std::chrono::steady_clock::now();
+  ThreadPool pool = flags.run.make_pool();
+  SessionIdentity identity;
+  if (!flags.session.empty()) identity = session_identity(flags.run.model, flags.run.compute_name(), pool);
+  // Another model's file is told as that before its ids are looked at.
+  if (session) need(session->check_identity(identity, session->signature()));
   // What was said before, then what is new.
   std::vector<std::int32_t> prompt = session ? session_tokens(*session, info) : std::vector<std::int32_t>();
   const std::vector<std::int32_t> more =
@@ -149,8 +155,6 @@ int generate(const GenerateFlags& flags) {
   // The model's positions bound the text; the last token is not fed back.
   const int prompt_tokens = static_cast<int>(prompt.size());
   const int max_tokens = std::min(flags.max_tokens, info.max_positions - prompt_tokens + 1);
-  const auto start = std::chrono::steady_clock::now();
-  ThreadPool pool = flags.run.make_pool();
   const Model model = flags.run.load(pool);
   const Limits limits{.rows = 1,
                       .tokens = prompt_tokens + std::max(max_tokens, 1) - 1,
@@ -158,8 +162,6 @@ int generate(const GenerateFlags& flags) {
                       .rollback = 0,
                       .total_tokens = 0};
   Generator generator = need(Generator::create(model, kv, limits, pool));
-  SessionIdentity identity;
-  if (!flags.session.empty()) identity = session_identity(flags.run.model, flags.run.compute_name(), pool);
   if (session) restore_session(*session, identity, generator, pool);
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
