@@ -125,8 +125,8 @@ struct ForwardProfile {
   double layers = 0;     // everything else: norms, rotations, activations, embedding
 };
 
-// What one attention layer of a forward pass worked on, for all tokens of the step: [tokens, heads, dim] each.
-// The spans are valid during the call.
+// What one attention layer of a forward pass worked on, for all tokens of the step: [tokens, heads, dim]
+// each. The spans are valid during the call.
 struct AttentionTrace {
   int layer = 0;
   std::span<const float> q;         // as attended with: normed and rotated

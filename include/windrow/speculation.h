@@ -1,11 +1,11 @@
 // Drafts for speculative decoding: guesses of the next tokens, which the target model verifies in one step.
 //
-// Verification: the step runs the row's last token and the draft; each node's logits choose the next token as plain
-// decoding would (same sampler, same draw number). Where a child of the node holds that token the walk goes on
-// from it; else it ends. So every token is one that plain decoding would have chosen: greedy and sampled output
-// alike are the same as without drafts, bit for bit, and a draft only decides how many tokens a step gives.
-// (With a draft that is not random, as these are, this accepts as often as rejection sampling would: a token d
-// with the target's probability p(d). Leviathan et al., arXiv 2211.17192.)
+// Verification: the step runs the row's last token and the draft; each node's logits choose the next token as
+// plain decoding would (same sampler, same draw number). Where a child of the node holds that token the walk
+// goes on from it; else it ends. So every token is one that plain decoding would have chosen: greedy and
+// sampled output alike are the same as without drafts, bit for bit, and a draft only decides how many tokens
+// a step gives. (With a draft that is not random, as these are, this accepts as often as rejection sampling
+// would: a token d with the target's probability p(d). Leviathan et al., arXiv 2211.17192.)
 //
 // Thread safety: one call at a time.
 #pragma once
@@ -23,7 +23,8 @@
 
 namespace windrow {
 
-// Tokens behind a text's last one. A chain, or a tree: node i follows node parents[i] < i, -1 the text itself.
+// Tokens behind a text's last one. A chain, or a tree: node i follows node parents[i] < i, -1 the text
+// itself.
 struct Draft {
   std::vector<std::int32_t> tokens;
   std::vector<int> parents;  // empty: a chain
@@ -39,8 +40,8 @@ struct DraftRequest {
 class WINDROW_API Drafter {
  public:
   virtual ~Drafter() = default;
-  // drafts[i] for requests[i], with at most its `most` tokens; may be empty. An error means no drafts this time:
-  // the scheduler decodes on without.
+  // drafts[i] for requests[i], with at most its `most` tokens; may be empty. An error means no drafts this
+  // time: the scheduler decodes on without.
   virtual Status propose(std::span<const DraftRequest> requests, std::span<Draft> drafts) = 0;
   // A text that ended.
   virtual void forget(std::uint64_t id) = 0;

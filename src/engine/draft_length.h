@@ -49,8 +49,9 @@ class DraftLength {
     if (rejected) rate_ -= kStep * rate_;
   }
 
-  // At most `most`. The k-th drafted token is taken in with probability rate^k; it pays while that many tokens
-  // come faster than the steps emit tokens anyway. A row that gets none tries one now and then: texts change.
+  // At most `most`. The k-th drafted token is taken in with probability rate^k; it pays while that many
+  // tokens come faster than the steps emit tokens anyway. A row that gets none tries one now and then: texts
+  // change.
   int next(const StepCost& cost, int most) {
     const double price = cost.per_token() * cost.emitted_per_second();  // in emitted tokens
     int length = 0;

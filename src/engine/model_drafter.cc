@@ -30,7 +30,8 @@ struct Chain {
 
 class ModelDrafter final : public Drafter {
  public:
-  ModelDrafter(StepModel& model, StateStore& store, int branches) : model_(model), store_(store), branches_(branches) {}
+  ModelDrafter(StepModel& model, StateStore& store, int branches)
+      : model_(model), store_(store), branches_(branches) {}
 
   Status propose(std::span<const DraftRequest> requests, std::span<Draft> drafts) override try {
     for (Draft& d : drafts) d = {};
@@ -39,8 +40,12 @@ class ModelDrafter final : public Drafter {
       Follower* f = follow(requests[r]);
       if (f == nullptr) continue;
       const auto from = requests[r].tokens.begin() + static_cast<std::ptrdiff_t>(f->fed.size());
-      chains.push_back({.request = r, .row = &f->row, .fed = &f->fed, .pending = {from, requests[r].tokens.end()},
-                        .tokens = {}, .length = requests[r].most});
+      chains.push_back({.request = r,
+                        .row = &f->row,
+                        .fed = &f->fed,
+                        .pending = {from, requests[r].tokens.end()},
+                        .tokens = {},
+                        .length = requests[r].most});
     }
     if (Status s = run(chains); !s.ok()) return s;  // each has its first token now
     Status s = branches_ == 1 ? extend(chains) : branch(chains);
@@ -63,7 +68,8 @@ class ModelDrafter final : public Drafter {
       return nullptr;
     }
     Follower& f = followers_[request.id];
-    const auto end = std::mismatch(f.fed.begin(), f.fed.end(), request.tokens.begin(), request.tokens.end() - 1).first;
+    const auto end =
+        std::mismatch(f.fed.begin(), f.fed.end(), request.tokens.begin(), request.tokens.end() - 1).first;
     const auto common = static_cast<std::size_t>(end - f.fed.begin());
     if (f.row.valid() && common < f.fed.size()) {
       if (f.row.truncate(static_cast<int>(common)).ok()) {
@@ -83,7 +89,8 @@ class ModelDrafter final : public Drafter {
     return &f;
   }
 
-  // Runs every chain's pending tokens, then drafts one more token of each whose length allows: the greedy one.
+  // Runs every chain's pending tokens, then drafts one more token of each whose length allows: the greedy
+  // one.
   Status run(std::vector<Chain>& chains) {
     std::vector<std::size_t> done(chains.size(), 0);
     const auto budget = static_cast<std::size_t>(store_.plan().limits().step_tokens);
@@ -132,7 +139,8 @@ class ModelDrafter final : public Drafter {
     const auto n = std::min(static_cast<std::size_t>(branches_), ids.size());
     std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),
                       [&](std::int32_t a, std::int32_t b) {
-                        const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+                        const float x = logits[static_cast<std::size_t>(a)],
+                                    y = logits[static_cast<std::size_t>(b)];
                         return x != y ? x > y : a < b;
                       });
     ids.resize(n);
@@ -201,7 +209,8 @@ class ModelDrafter final : public Drafter {
 
 Result<std::unique_ptr<Drafter>> make_model_drafter(StepModel& model, StateStore& store, int branches) try {
   if (branches < 1 || branches > 16) {
-    return Status(StatusCode::kInvalidArgument, fmt::format("draft model: {} branches, allowed are 1 to 16", branches));
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("draft model: {} branches, allowed are 1 to 16", branches));
   }
   if (store.plan().recurrent_count() > 0) {
     return Status(StatusCode::kUnsupported, "draft model: it has recurrent layers, whose rows can't be cut");

@@ -87,8 +87,9 @@ class NgramDrafter final : public Drafter {
 Result<std::unique_ptr<Drafter>> make_ngram_drafter(const NgramOptions& o) try {
   constexpr int kLongest = 64;  // an index holds longest - shortest + 1 entries a token
   if (o.shortest < 1 || o.longest < o.shortest || o.longest > kLongest) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("ngram drafter: {} to {} tokens, allowed are 1 to {}", o.shortest, o.longest, kLongest));
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("ngram drafter: {} to {} tokens, allowed are 1 to {}", o.shortest, o.longest, kLongest));
   }
   return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(o));
 } catch (const std::bad_alloc&) {

@@ -21,11 +21,12 @@ double steady_seconds() {
 
 Status check(const Request& r, int vocab_size) {
   if (r.prompt.empty()) return invalid("request: the prompt has no tokens");
-  if (r.max_tokens < 1) return invalid(fmt::format("request: max_tokens is {}, must be at least 1", r.max_tokens));
+  if (r.max_tokens < 1)
+    return invalid(fmt::format("request: max_tokens is {}, must be at least 1", r.max_tokens));
   for (std::size_t i = 0; i < r.prompt.size(); i++) {
     if (r.prompt[i] >= 0 && r.prompt[i] < vocab_size) continue;
-    return invalid(
-        fmt::format("request: prompt token {} has id {}, allowed are 0 to {}", i, r.prompt[i], vocab_size - 1));
+    return invalid(fmt::format("request: prompt token {} has id {}, allowed are 0 to {}", i, r.prompt[i],
+                               vocab_size - 1));
   }
   if (r.deadline && std::isnan(*r.deadline)) return invalid("request: the deadline is no number");
   return {};
@@ -42,16 +43,18 @@ Result<Scheduler> Scheduler::create(StepModel& model, StateStore& store, Schedul
   const int most = store.plan().limits().step_tokens;
   if (options.step_tokens == 0) options.step_tokens = most;
   if (options.step_tokens < 1 || options.step_tokens > most) {
-    return invalid(fmt::format("scheduler: step_tokens {}, the plan allows 1 to {}", options.step_tokens, most));
+    return invalid(
+        fmt::format("scheduler: step_tokens {}, the plan allows 1 to {}", options.step_tokens, most));
   }
   if (options.prefill_chunk < 1) {
     return invalid(fmt::format("scheduler: prefill_chunk {}, must be at least 1", options.prefill_chunk));
   }
   if (!(options.aging_s >= 0)) return invalid(fmt::format("scheduler: aging_s {}", options.aging_s));
-  if (options.draft_tokens < 0) return invalid(fmt::format("scheduler: draft_tokens {}", options.draft_tokens));
+  if (options.draft_tokens < 0)
+    return invalid(fmt::format("scheduler: draft_tokens {}", options.draft_tokens));
   if (!options.clock) options.clock = steady_seconds;
-  return Scheduler(std::unique_ptr<Impl>(
-      new Impl{.model = model, .store = store, .options = std::move(options)}));
+  return Scheduler(
+      std::unique_ptr<Impl>(new Impl{.model = model, .store = store, .options = std::move(options)}));
 } catch (const std::exception& e) {
   return Status(StatusCode::kResourceExhausted, fmt::format("scheduler: {}", e.what()));
 }
@@ -70,10 +73,11 @@ Result<RequestId> Scheduler::submit(Request request) try {
   const std::int64_t page = s.store.plan().page_tokens();
   const std::int64_t positions = (length + page - 1) / page * page;
   if (length > limits.tokens || length > s.capacity()) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("request: a prompt of {} tokens and {} new ones need {} positions; a row may have {}, "
-                              "all rows together {}",
-                              request.prompt.size(), request.max_tokens, length, limits.tokens, s.capacity()));
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("request: a prompt of {} tokens and {} new ones need {} positions; a row may have {}, "
+                    "all rows together {}",
+                    request.prompt.size(), request.max_tokens, length, limits.tokens, s.capacity()));
   }
   const double deadline = request.deadline.value_or(std::numeric_limits<double>::infinity());
   Result<Sequence> sequence = Sequence::create(std::move(request));
@@ -103,7 +107,8 @@ int Scheduler::waiting() const noexcept { return static_cast<int>(impl_->waiting
 const SchedulerStats& Scheduler::stats() const noexcept { return impl_->stats; }
 
 void Scheduler::Impl::finish(Entry* e, FinishReason reason, std::vector<Event>& events, Status status) {
-  events.push_back({.kind = Event::Kind::kFinished, .request = e->id, .reason = reason, .status = std::move(status)});
+  events.push_back(
+      {.kind = Event::Kind::kFinished, .request = e->id, .reason = reason, .status = std::move(status)});
   if (e->row.valid()) {
     positions -= e->positions;
     std::erase(running, e);
@@ -130,7 +135,8 @@ double Scheduler::Impl::rank(const Entry& e, double time) const {
 }
 
 bool Scheduler::Impl::fits(const Entry& e) const {
-  return static_cast<int>(running.size()) < store.plan().limits().rows && positions + e.positions <= capacity();
+  return static_cast<int>(running.size()) < store.plan().limits().rows &&
+         positions + e.positions <= capacity();
 }
 
 // Takes a row's state out of the store. False, with the row as it was, without memory for it.
@@ -148,16 +154,15 @@ bool Scheduler::Impl::set_aside(Entry* e, std::vector<Event>& events) {
   return true;
 }
 
-// Sets running requests of less priority than `e` aside until it fits; nothing is done unless that is enough. Ages do not
-// count here: two long ones would set each other aside for ever.
-bool Scheduler::Impl::make_room(const Entry& e, double, std::vector<Event>& events) {
+// Sets running requests that came in with less than the priority of `e` aside until it fits; nothing is done
+// unless that is enough. The age of `e` does not count here: two would set each other aside for ever.
+bool Scheduler::Impl::make_room(const Entry& e, std::vector<Event>& events) {
   std::vector<Entry*> less;
   for (Entry* r : running) {
-    if (r->sequence.request().priority < e.sequence.request().priority) less.push_back(r);
+    if (r->admitted_rank < e.sequence.request().priority) less.push_back(r);
   }
   std::stable_sort(less.begin(), less.end(), [](const Entry* a, const Entry* b) {
-    const int x = a->sequence.request().priority, y = b->sequence.request().priority;
-    return x != y ? x < y : a->id > b->id;
+    return a->admitted_rank != b->admitted_rank ? a->admitted_rank < b->admitted_rank : a->id > b->id;
   });
   std::size_t count = 0;
   std::int64_t freed = 0;
@@ -173,13 +178,14 @@ bool Scheduler::Impl::make_room(const Entry& e, double, std::vector<Event>& even
   return true;
 }
 
-Status Scheduler::Impl::open(Entry* e, std::vector<Event>& events) {
+Status Scheduler::Impl::open(Entry* e, double rank_now, std::vector<Event>& events) {
   const bool resumed = e->records.has_value();
   Result<Row> row = resumed ? store.adopt(*e->records) : store.new_row();
   if (!row.ok()) return row.status();
   running.reserve(running.size() + 1);
   e->row = std::move(*row);
   e->records.reset();
+  e->admitted_rank = rank_now;
   std::erase(waiting, e);
   running.push_back(e);
   positions += e->positions;
@@ -196,8 +202,8 @@ Status Scheduler::Impl::admit(std::vector<Event>& events) {
       const double x = rank(*a, time), y = rank(*b, time);
       return x != y ? x > y : a->id < b->id;
     });
-    if (!fits(*first) && !make_room(*first, time, events)) return {};
-    if (Status s = open(first, events); !s.ok()) {
+    if (!fits(*first) && !make_room(*first, events)) return {};
+    if (Status s = open(first, rank(*first, time), events); !s.ok()) {
       // Reads that outlive their steps may hold pages beyond the plan: wait for them.
       return s.code() == StatusCode::kResourceExhausted ? Status() : s;
     }

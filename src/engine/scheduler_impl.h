@@ -20,8 +20,9 @@ struct Scheduler::Impl {
     double waiting_since = 0;
     double deadline = 0;  // infinite: none
     bool cancelled = false;
-    Row row = {};                             // valid: it runs
-    std::optional<RowRecords> records = {};   // of a row that was set aside
+    double admitted_rank = 0;  // priority and age at which it got its row, and so whom it yields to
+    Row row = {};              // valid: it runs
+    std::optional<RowRecords> records = {};  // of a row that was set aside
     DraftLength draft_length = {};
     // Set while a step is open: it ends when the step does.
     std::optional<FinishReason> ended = {};
@@ -42,14 +43,14 @@ struct Scheduler::Impl {
   StepModel& model;
   StateStore& store;
   SchedulerOptions options;
-  std::map<RequestId, std::unique_ptr<Entry>> entries;
-  std::vector<Entry*> running, waiting;  // in order of admission; of submission
-  std::int64_t positions = 0;            // of the running ones
+  std::map<RequestId, std::unique_ptr<Entry>> entries = {};
+  std::vector<Entry*> running = {}, waiting = {};  // in order of admission; of submission
+  std::int64_t positions = 0;                      // of the running ones
   RequestId next_id = 1;
   std::size_t turn = 0;  // whose prompt goes first
-  SchedulerStats stats;
-  StepCost cost;
-  std::vector<float> logits;
+  SchedulerStats stats = {};
+  StepCost cost = {};
+  std::vector<float> logits = {};
 
   double now() const { return options.clock(); }
   std::int64_t capacity() const;
@@ -59,8 +60,8 @@ struct Scheduler::Impl {
   void finish(Entry* e, FinishReason reason, std::vector<Event>& events, Status status = {});
   void end_expired(double time, std::vector<Event>& events);
   Status admit(std::vector<Event>& events);
-  Status open(Entry* e, std::vector<Event>& events);
-  bool make_room(const Entry& e, double time, std::vector<Event>& events);
+  Status open(Entry* e, double rank_now, std::vector<Event>& events);
+  bool make_room(const Entry& e, std::vector<Event>& events);
   bool set_aside(Entry* e, std::vector<Event>& events);
 
   std::vector<Part> choose_parts();

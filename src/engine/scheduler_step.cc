@@ -69,12 +69,11 @@ void Scheduler::Impl::add_drafts(std::vector<Part>& parts, int& budget) {
   for (std::size_t k = 0; k < requests.size(); k++) {
     const std::size_t size = drafts[k].tokens.size();
     const bool tree = !drafts[k].parents.empty();
-    const bool sound = ok && size <= static_cast<std::size_t>(requests[k].most) &&
-                       (!tree || (drafts[k].parents.size() == size &&
-                                  static_cast<int>(size) < plan.limits().tree_nodes)) &&
-                       std::ranges::all_of(drafts[k].tokens, [&](std::int32_t id) {
-                         return id >= 0 && id < model.vocab_size();
-                       });
+    const bool sound =
+        ok && size <= static_cast<std::size_t>(requests[k].most) &&
+        (!tree || (drafts[k].parents.size() == size && static_cast<int>(size) < plan.limits().tree_nodes)) &&
+        std::ranges::all_of(drafts[k].tokens,
+                            [&](std::int32_t id) { return id >= 0 && id < model.vocab_size(); });
     if (!sound) {
       budget += requests[k].most;
       continue;
@@ -117,12 +116,14 @@ Status Scheduler::Impl::run(std::vector<Part>& parts, std::vector<Event>& events
     for (Part& p : parts) walk(p, events);
     std::vector<Keep> keeps;
     for (const Part& p : parts) {
-      keeps.push_back(p.parents.empty() ? Keep(static_cast<int>(p.path.size())) : Keep(std::span<const int>(p.path)));
+      keeps.push_back(p.parents.empty() ? Keep(static_cast<int>(p.path.size()))
+                                        : Keep(std::span<const int>(p.path)));
     }
     failed = step->resolve(keeps);
     stats.steps++;
     stats.row_steps += static_cast<std::int64_t>(parts.size());
-    cost.add(static_cast<double>(ids.size()), now() - start, static_cast<double>(stats.decode_tokens - emitted));
+    cost.add(static_cast<double>(ids.size()), now() - start,
+             static_cast<double>(stats.decode_tokens - emitted));
   }
   // Texts that ended have their rows dropped now that the step is over.
   for (Part& p : parts) {
@@ -141,7 +142,8 @@ Status Scheduler::Impl::run(std::vector<Part>& parts, std::vector<Event>& events
 bool Scheduler::Impl::emit(Part& part, int node, std::vector<Event>& events, std::int32_t& token) {
   Entry& e = *part.entry;
   const auto vocab = static_cast<std::size_t>(model.vocab_size());
-  const std::span<float> row = std::span(logits).subspan(static_cast<std::size_t>(part.first_logits + node) * vocab, vocab);
+  const std::span<float> row =
+      std::span(logits).subspan(static_cast<std::size_t>(part.first_logits + node) * vocab, vocab);
   std::vector<float> raw;
   if (e.sequence.request().logprobs >= 0) raw.assign(row.begin(), row.end());
   Result<std::int32_t> chosen = e.sequence.choose(row);

@@ -45,14 +45,16 @@ TokenLogprob logprob_of(std::span<const float> logits, std::int32_t token, int c
   for (const float l : logits) sum += std::exp(static_cast<double>(l - top));
   const double log_sum = static_cast<double>(top) + std::log(sum);
   const auto of = [&](std::int32_t id) {
-    return TokenLogprob{id, static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) - log_sum)};
+    return TokenLogprob{
+        id, static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) - log_sum)};
   };
   const std::size_t n = std::min(static_cast<std::size_t>(std::max(count, 0)), logits.size());
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),
                     [&](std::int32_t a, std::int32_t b) {
-                      const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+                      const float x = logits[static_cast<std::size_t>(a)],
+                                  y = logits[static_cast<std::size_t>(b)];
                       return x != y ? x > y : a < b;
                     });
   best.clear();

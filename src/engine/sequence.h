@@ -32,7 +32,8 @@ class Sequence {
   // The token that the logits of the last token choose; `logits` are scratch. kCorrupt when they are no
   // numbers to choose by.
   Result<std::int32_t> choose(std::span<float> logits);
-  // Takes the chosen token in. The reason, if the text ends with it; a stop id is not taken in (taken says so).
+  // Takes the chosen token in. The reason, if the text ends with it; a stop id is not taken in (taken says
+  // so).
   std::optional<FinishReason> take(std::int32_t token, bool& taken);
 
  private:
