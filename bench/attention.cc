@@ -20,7 +20,7 @@
 #include "attention_state.h"
 #include "chart.h"
 #include "dense_attention.h"
-#include "probe.h"
+#include "base/probe.h"
 
 namespace windrow::bench {
 namespace {

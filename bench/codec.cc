@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "codec/block_layout.h"
-#include "probe.h"
+#include "base/probe.h"
 
 namespace windrow::bench {
 namespace {

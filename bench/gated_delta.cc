@@ -20,7 +20,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "probe.h"
+#include "base/probe.h"
 #include "windrow/gated_delta.h"
 
 namespace windrow {

@@ -1,6 +1,8 @@
 // Products against what the machine can do (probes of the same round) and against OpenBLAS.
 //
-//   bench_products [rounds] [filter]     filter: part of "6912x1152 bf16", e.g. bf16 or 2048x2048
+//   bench_products [rounds] [filter]     filter: part of "6912x1152 BF16 2" or "6912x1152 q4 default 2"
+//   (shape,
+//                                        weights, threads), e.g. BF16 or 2048x2048 or "q8 fast"
 //
 // Every round measures the probes, then our product, then OpenBLAS; a share is taken inside its
 // round and the median over rounds is printed. Weights are cold: calls rotate over copies of more
@@ -12,14 +14,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/float16.h"
 #include "model/product.h"
-#include "probe.h"
+#include "base/probe.h"
 
 extern "C" char* openblas_get_corename(void);
 extern "C" void openblas_set_num_threads(int);
@@ -40,6 +44,32 @@ struct Shape {
 constexpr Shape kShapes[] = {{"6912x1152", 6912, 1152}, {"1152x6912", 1152, 6912}, {"2048x2048", 2048, 2048},
                              {"256x256", 256, 256},     {"768x256", 768, 256},     {"256x768", 256, 768},
                              {"2048x256", 2048, 256}};
+constexpr std::size_t kLargeShapes = 3;  // those that affine weights are measured at
+
+// What weights are stored as: plain numbers, or codes of `bits` in groups of 64 with bf16 scales.
+struct Form {
+  std::string name;
+  DType dtype = DType::kBF16;
+  int bits = 0;
+  Compute compute = Compute::kDefault;
+};
+
+std::vector<Form> forms() {
+  std::vector<Form> all;
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF16}) {
+    all.push_back({std::string(dtype_name(dtype)), dtype});
+  }
+  const auto affine = [&](int bits, const char* mode, Compute compute) {
+    all.push_back({fmt::format("q{} {}", bits, mode), DType::kBF16, bits, compute});
+  };
+  for (const int bits : {4, 8}) {
+    affine(bits, "default", Compute::kDefault);
+    affine(bits, "fast", Compute::kFast);
+    affine(bits, "f32", Compute::kF32);
+  }
+  for (const int bits : {2, 3, 5, 6}) affine(bits, "default", Compute::kDefault);
+  return all;
+}
 
 // The same weights in every form a product reads, as many copies as are needed to be cold.
 struct Weights {
@@ -47,7 +77,19 @@ struct Weights {
   std::vector<std::vector<float>> plain;  // for OpenBLAS
 };
 
-Weights make_weights(const Shape& shape, DType dtype, ThreadPool& pool) {
+PackedMatrix checked(Result<PackedMatrix> packed) {
+  if (packed.ok()) return std::move(*packed);
+  fmt::print(stderr, "{}\n", packed.status().message());
+  std::exit(1);
+}
+
+// Each pack() makes one more copy; `values`: the same as numbers.
+struct Source {
+  std::function<PackedMatrix(ThreadPool&)> pack;
+  std::vector<float> values;
+};
+
+Source plain_source(const Shape& shape, DType dtype) {
   const std::size_t count = shape.n * shape.k;
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
@@ -58,19 +100,53 @@ Weights make_weights(const Shape& shape, DType dtype, ThreadPool& pool) {
     if (dtype == DType::kBF16) halves[i] = bf16_from_f32(values[i]);
     if (dtype == DType::kF16) halves[i] = f16_from_f32(values[i]);
   }
-  const void* source = dtype == DType::kF32 ? static_cast<const void*>(values.data())
+  const auto pack = [=](ThreadPool& pool) {
+    const void* data = dtype == DType::kF32 ? static_cast<const void*>(values.data())
                                             : static_cast<const void*>(halves.data());
+    return checked(PackedMatrix::pack(dtype, data, shape.n, shape.k, pool));
+  };
+  return {pack, values};
+}
+
+Source affine_source(const Shape& shape, const Form& form) {
+  constexpr std::size_t kGroup = 64;
+  const auto bits = static_cast<std::size_t>(form.bits);
+  std::mt19937 random(1);
+  std::vector<std::uint32_t> codes(shape.n * shape.k * bits / 32);
+  for (std::uint32_t& c : codes) c = static_cast<std::uint32_t>(random());
+  // Every group the same parameters: values of any code in [-0.1, 0.1].
+  const float most = static_cast<float>((1 << form.bits) - 1);
+  const std::uint16_t scale = bf16_from_f32(0.2f / most), bias = bf16_from_f32(-0.1f);
+  const std::vector<std::uint16_t> scales(shape.n * shape.k / kGroup, scale), biases(scales.size(), bias);
+  std::vector<float> values(shape.n * shape.k);
+  for (std::size_t i = 0; i < values.size(); i++) {
+    const std::size_t at = i * bits;
+    std::uint64_t two = codes[at / 32];
+    if (at / 32 + 1 < codes.size()) two |= static_cast<std::uint64_t>(codes[at / 32 + 1]) << 32;
+    const std::uint64_t code = two >> (at % 32) & ((1u << bits) - 1);
+    values[i] = f32_from_bf16(scale) * static_cast<float>(code) + f32_from_bf16(bias);
+  }
+  const auto pack = [=](ThreadPool& pool) {
+    const AffineWeights w{reinterpret_cast<const std::byte*>(codes.data()),
+                          scales.data(),
+                          biases.data(),
+                          DType::kBF16,
+                          form.bits,
+                          static_cast<int>(kGroup)};
+    return checked(PackedMatrix::pack(w, shape.n, shape.k, form.compute, pool));
+  };
+  return {pack, values};
+}
+
+Weights make_weights(const Shape& shape, const Form& form, ThreadPool& pool) {
+  const Source source = form.bits == 0 ? plain_source(shape, form.dtype) : affine_source(shape, form);
   Weights weights;
   for (std::size_t bytes = 0; bytes < kColdBytes; bytes += weights.packed.back().bytes()) {
-    Result<PackedMatrix> packed = PackedMatrix::pack(dtype, source, shape.n, shape.k, pool);
-    if (!packed.ok()) {
-      fmt::print(stderr, "{}\n", packed.status().message());
-      std::exit(1);
-    }
-    weights.packed.push_back(std::move(*packed));
+    weights.packed.push_back(source.pack(pool));
   }
-  for (std::size_t bytes = 0; bytes < kColdBytes; bytes += count * sizeof(float))
-    weights.plain.push_back(values);
+  for (std::size_t bytes = 0; bytes < kColdBytes; bytes += source.values.size() * sizeof(float)) {
+    weights.plain.push_back(source.values);
+  }
   return weights;
 }
 
@@ -103,10 +179,10 @@ double relative_error(const std::vector<float>& ours, const std::vector<float>& 
   return worst / std::sqrt(square / static_cast<double>(ours.size()));
 }
 
-void bench_shape(const Shape& shape, DType dtype, int threads, int rounds) {
+void bench_shape(const Shape& shape, const Form& form, int threads, int rounds) {
   ThreadPool pool = *ThreadPool::create(threads);
   openblas_set_num_threads(threads);
-  const Weights weights = make_weights(shape, dtype, pool);
+  const Weights weights = make_weights(shape, form, pool);
   std::vector<float> x(kMostRows * shape.k), y(kMostRows * shape.n), expected(y.size());
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
@@ -155,7 +231,7 @@ void bench_shape(const Shape& shape, DType dtype, int threads, int rounds) {
     }
   }
   fmt::print("{} {} {} thread{}: read {:.1f} GB/s, fma {:.0f} Gflop/s, error against OpenBLAS {:.1e}\n",
-             shape.name, dtype_name(dtype), threads, threads == 1 ? "" : "s", bench::median(read) / 1e9,
+             shape.name, form.name, threads, threads == 1 ? "" : "s", bench::median(read) / 1e9,
              bench::median(fma) / 1e9, relative_error(y, expected));
   for (std::size_t i = 0; i < std::size(kRowCounts); i++) {
     const Samples& s = samples[i];
@@ -173,12 +249,12 @@ int run(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
   const std::string filter = argc > 2 ? argv[2] : "";
   fmt::print("OpenBLAS core {}; {} rounds, medians\n", openblas_get_corename(), rounds);
-  for (const Shape& shape : kShapes) {
-    for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF16}) {
+  for (const Form& form : forms()) {
+    for (const Shape& shape : std::span(kShapes, form.bits == 0 ? std::size(kShapes) : kLargeShapes)) {
       for (const int threads : {1, 2}) {
         if (threads > ThreadPool::available()) continue;
-        const std::string name = fmt::format("{} {} {}", shape.name, dtype_name(dtype), threads);
-        if (name.find(filter) != std::string::npos) bench_shape(shape, dtype, threads, rounds);
+        const std::string name = fmt::format("{} {} {}", shape.name, form.name, threads);
+        if (name.find(filter) != std::string::npos) bench_shape(shape, form, threads, rounds);
       }
     }
   }

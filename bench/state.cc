@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "probe.h"
+#include "base/probe.h"
 #include "windrow/store.h"
 
 namespace windrow {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "windrow/export.h"
@@ -73,10 +74,16 @@ WINDROW_API const char* finish_reason_name(FinishReason reason) noexcept;
 struct GenerateOptions {
   int max_tokens = 256;     // at most this many new tokens; 0: only the prompt is processed
   int prefill_chunk = 512;  // tokens of a prefill step; less where the store's limit is lower
+  // Go on in the row of the last call: what the prompt has in common with its tokens is not run again. The
+  // row is cut there if it can be (a window may have passed on; Limits::rollback keeps that many cuttable),
+  // else a new row runs the whole prompt. The tokens chosen are the same either way. Of a row that an error
+  // or a cancelled prefill left, what stands in it counts.
+  bool reuse = false;
   SamplerOptions sampling;
   std::vector<std::int32_t> stop_ids;         // ends the text; the id itself is not part of the result
   const std::atomic<bool>* cancel = nullptr;  // polled before each step; the result so far is returned
-  // Called on the calling thread, must not throw. Prompt tokens done, of how many; after each chunk.
+  // Called on the calling thread, must not throw. Prompt tokens done (reused ones count), of how many; after
+  // each chunk.
   std::function<void(int done, int total)> on_prefill;
   // Each new token as it is chosen; false ends the text (kCancelled).
   std::function<bool(std::int32_t id)> on_token;
@@ -86,6 +93,10 @@ struct Generation {
   std::vector<std::int32_t> ids;  // new tokens, without the prompt and the stop id
   FinishReason finish_reason = FinishReason::kLength;
   int length = 0;  // positions in the state at the end
+  int reused = 0;  // prompt tokens that were in the row already
+  // With `reuse`: prompt tokens that the row had, too, but which were run again, and why ("" if none).
+  int lost = 0;
+  std::string lost_because;
   double prefill_s = 0;
   double decode_s = 0;  // from the end of prefill: decode_steps steps and all sampling
   int decode_steps = 0;
@@ -101,10 +112,10 @@ class WINDROW_API Generator {
   Generator& operator=(Generator&&) noexcept;
   ~Generator();
 
-  // Runs the prompt, which can't be empty, in a new row, then samples. The last token is not fed
-  // back, so prompt + max_tokens - 1 <= limits.tokens is needed (kInvalidArgument). An error loses
-  // the row; the generator stays usable. kCorrupt when a token's logits are no numbers to choose by: the
-  // weights hold NaN or infinities, or the model's numbers exceed f32, with whatever codec.
+  // Runs the prompt, which can't be empty, in a new row (or see `reuse`), then samples. The last token is not
+  // fed back, so prompt + max_tokens - 1 <= limits.tokens is needed (kInvalidArgument). An error loses the
+  // row; the generator stays usable. kCorrupt when a token's logits are no numbers to choose by: the weights
+  // hold NaN or infinities, or the model's numbers exceed f32, with whatever codec.
   Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
   const StatePlan& plan() const noexcept;

@@ -10,8 +10,9 @@
 //   runner->forward(*step, ids, wanted, logits);                // ids[3], wanted {2}, logits[vocab]
 //   step->resolve();
 //
-// Families: see README.md, "Models". Weights are f32, f16 or bf16 and
-// stay so in memory; activations are f32.
+// Families: see README.md, "Models". Weights are f32, f16 or bf16, or affine codes as MLX-community
+// checkpoints have them ("quantization" in config.json; convert.h writes such), and stay so in memory;
+// activations are f32.
 //
 // Row determinism: a token's logits and the bytes stored for it are the same, bit for bit, however
 // its row's tokens are cut into steps, whatever else is in the step, and on any number of threads
@@ -36,6 +37,7 @@
 #include "windrow/compute.h"
 #include "windrow/dtype.h"
 #include "windrow/export.h"
+#include "windrow/kv_choice.h"
 #include "windrow/plan.h"
 #include "windrow/recurrent.h"
 #include "windrow/status.h"
@@ -43,16 +45,6 @@
 #include "windrow/threads.h"
 
 namespace windrow {
-
-// How the state of a model's attention layers is stored: one codec for the keys and one for the
-// values, of the layers with a sliding window and of those that see everything.
-struct KvChoice {
-  Codec sliding_keys, sliding_values, full_keys, full_values;
-
-  KvChoice() = default;  // bf16
-  explicit KvChoice(const Codec& all)
-      : sliding_keys(all), sliding_values(all), full_keys(all), full_values(all) {}
-};
 
 // The state that one layer needs.
 struct LayerShape {
@@ -80,13 +72,12 @@ struct ModelInfo {
 // Without reading weights. kUnsupported names a model type that no family here covers.
 WINDROW_API Result<ModelInfo> read_model_info(const std::string& folder);
 
-// The plan of a model's state: layers of equal window, heads and head dim form a group, in order of
-// their first layer. What Model::plan gives; needs no weights.
-WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
+// The same of a config.json's text; `name` is what messages call it.
+WINDROW_API Result<ModelInfo> parse_model_info(std::string_view config, const std::string& name);
 
-// Codec::parse, but an affine codec without a group ("q4") gets the one that fits all layers: 64, or
-// 32 where some head_dim is no multiple of 64.
-WINDROW_API Result<Codec> parse_kv_codec(std::string_view text, std::span<const LayerShape> layers);
+// The plan of a model's state: layers of equal window, heads, head dim and codecs form a group, in order of
+// their first layer. What Model::plan gives; needs no weights. Refuses what check_kv_choice refuses.
+WINDROW_API Result<StatePlan> plan_state(const ModelInfo& info, const KvChoice& kv, const Limits& limits);
 
 struct LoadOptions {
   // Called on the loading thread with the bytes of weights that are ready and their total, several
@@ -94,6 +85,12 @@ struct LoadOptions {
   std::function<void(std::size_t done, std::size_t total)> progress;
   // Of products over quantized weights; others are f32 in every mode.
   Compute compute = Compute::kDefault;
+};
+
+// Weights that nobody trained: bf16 numbers, or affine codes of `bits` (where they are not 0) in groups.
+struct RandomWeightsFormat {
+  int bits = 0;
+  int group = 64;
 };
 
 class WINDROW_API Model {
@@ -104,9 +101,27 @@ class WINDROW_API Model {
   // not change while the model lives. `pool` is used during the call only.
   static Result<Model> load(const std::string& folder, ThreadPool& pool, const LoadOptions& options = {});
 
+  // A model as the text of a config.json describes it, with random weights (the same in every run): as fast
+  // as a trained one of its shape, and as large. Its logits are finite and mean nothing. Errors begin with
+  // `name`; kInvalidArgument for bits and groups that no codec has. The progress of `options` is not called.
+  static Result<Model> random(std::string_view config, const std::string& name,
+                              const RandomWeightsFormat& format, ThreadPool& pool,
+                              const LoadOptions& options = {});
+  // Bytes of weights that the same call would hold, without making them.
+  static Result<std::size_t> random_bytes(std::string_view config, const std::string& name,
+                                          const RandomWeightsFormat& format);
+
   const ModelInfo& info() const noexcept;
   // Numbers in the tensors that are used; tied embeddings count once.
   std::size_t parameters() const noexcept;
+  // Bytes of the matrices in memory: the file's, but for rows rounded up to 16.
+  std::size_t weight_bytes() const noexcept;
+  // Multiplications of one token's pass, with its logits: the numbers of all matrices, of experts those that
+  // a token chooses. Embeddings are none.
+  std::size_t multiplications() const noexcept;
+  // Of those bytes, what a step of one token in each of `rows` rows reads: of experts the expected share that
+  // is chosen.
+  std::size_t weight_bytes_read(int rows) const noexcept;
   // plan_state(info(), kv, limits).
   Result<StatePlan> plan(const KvChoice& kv, const Limits& limits) const;
 

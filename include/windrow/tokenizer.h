@@ -23,6 +23,12 @@
 
 namespace windrow {
 
+// A piece of a text, and whether control tokens in it are meant.
+struct TextSegment {
+  std::string text;
+  bool plain = true;  // from a user, a document, a tool: nothing in it is a control token
+};
+
 class WINDROW_API Tokenizer {
  public:
   // Reads a tokenizer.json. What is not supported is refused by name, never ignored.
@@ -32,6 +38,14 @@ class WINDROW_API Tokenizer {
   // O(n log n) in the text. With `special`, the post-processor's template is applied (bos, ...).
   // Text that is not UTF-8 is kInvalidArgument with the byte offset.
   Result<std::vector<std::int32_t>> encode(std::string_view text, bool special = true) const;
+  // The text of all segments in a row, without the post-processor, where no byte of a plain segment
+  // becomes part of a control token: it is encoded in other pieces, as if the vocabulary lacked the token.
+  // All else is as encode() of the whole text: words and merges don't see where segments meet. Control
+  // tokens are the special added tokens, and other added tokens that stand in `markup` (a chat template's
+  // source) and look like markup: of 3 bytes or more, with an ASCII punctuation sign.
+  // Where the text normalization of the file makes a control token of plain text, it is none either.
+  Result<std::vector<std::int32_t>> encode_segments(std::span<const TextSegment> segments,
+                                                    std::string_view markup = {}) const;
   // Special tokens are skipped unless `keep_special`. An id outside the vocabulary is
   // kInvalidArgument.
   Result<std::string> decode(std::span<const std::int32_t> ids, bool keep_special = false) const;

@@ -36,6 +36,9 @@ CLI::Option* text_flag(CLI::App& app, const std::string& flag, std::string* to, 
 // A text that can't be empty.
 CLI::Option* path_flag(CLI::App& app, const std::string& flag, std::string* to, const char* type,
                        const std::string& help);
+// One of some words, the first being the default; `chosen` gets its number.
+CLI::Option* choice_flag(CLI::App& app, const std::string& flag, std::vector<std::string> words,
+                         const std::string& help, std::function<void(std::size_t)> chosen);
 // Present or not; `--flag=value` is an error.
 CLI::Option* bool_flag(CLI::App& app, const std::string& flag, bool* to, const std::string& help);
 
@@ -46,8 +49,12 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app, int argc,
 // Each adds its subcommand to `app`; the one that is named on the command line leaves its work in `run`.
 using Run = std::function<int()>;
 void add_generate(CLI::App& app, Run& run);
+void add_chat(CLI::App& app, Run& run);
 void add_logits(CLI::App& app, Run& run);
+void add_convert(CLI::App& app, Run& run);
+void add_bench(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
+void add_quality(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 

@@ -1,6 +1,8 @@
 // Strict reading of flag values.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -95,6 +97,16 @@ CLI::Option* path_flag(CLI::App& app, const std::string& flag, std::string* to, 
   return checked(app, flag, type, help, [=](const std::string& text) {
     if (text.empty()) usage_error(flag, "is empty");
     *to = text;
+  });
+}
+
+CLI::Option* choice_flag(CLI::App& app, const std::string& flag, std::vector<std::string> words,
+                         const std::string& help, std::function<void(std::size_t)> chosen) {
+  const std::string range = fmt::format("{}", fmt::join(words, ", "));
+  return checked(app, flag, "WORD", with_range(help, range, words[0]), [=](const std::string& text) {
+    const auto found = std::find(words.begin(), words.end(), text);
+    if (found == words.end()) usage_error(flag, fmt::format("{} is none of {}", quote(text), range));
+    chosen(static_cast<std::size_t>(found - words.begin()));
   });
 }
 

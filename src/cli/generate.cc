@@ -197,23 +197,15 @@ int generate(const GenerateFlags& flags) {
 void add_generate(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand("generate", "write text after a prompt");
   auto flags = std::make_shared<GenerateFlags>();
-  SamplerOptions& s = flags->sampling;
   constexpr int kManyTokens = 1 << 30;
   flags->run.add_model(*sub);
   flags->prompt.add(*sub, true);
   int_flag(*sub, "--max-tokens", &flags->max_tokens, 0, kManyTokens,
            "most tokens to write; the model's longest context bounds it too");
-  float_flag(*sub, "--temperature", &s.temperature, {0, 100}, "0: always the most probable token");
-  int_flag(*sub, "--top-k", &s.top_k, 0, kManyTokens, "choose among the N most probable tokens; 0: all");
-  float_flag(*sub, "--top-p", &s.top_p, {0, 1, true},
-             "choose among the most probable tokens that hold X together");
-  float_flag(*sub, "--min-p", &s.min_p, {0, 1, false, true},
-             "choose among tokens at least X times as probable as the best");
-  float_flag(*sub, "--repetition-penalty", &s.repetition_penalty, {0.01f, 100},
-             "above 1: tokens seen before lose");
-  seed_flag(*sub, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
+  add_sampling(*sub, &flags->sampling);
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
+  flags->run.add_compute(*sub);
   flags->run.add_threads(*sub);
   bool_flag(*sub, "--ignore-eos", &flags->ignore_eos, "go on when the model ends its text");
   bool_flag(*sub, "--echo", &flags->echo, "print the prompt before the text");

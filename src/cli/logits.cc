@@ -93,6 +93,7 @@ void add_logits(CLI::App& app, Run& run) {
       ->required();
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
+  flags->run.add_compute(*sub);
   flags->run.add_threads(*sub);
   flags->run.add_quiet(*sub);
   sub->callback([flags, &run] { run = [flags] { return logits(*flags); }; });

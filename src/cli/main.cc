@@ -59,8 +59,12 @@ int run_program(int argc, char** argv) {
   app.formatter(std::make_shared<HelpFormatter>());
   Run run;
   add_generate(app, run);
+  add_chat(app, run);
   add_logits(app, run);
   add_plan(app, run);
+  add_quality(app, run);
+  add_convert(app, run);
+  add_bench(app, run);
   add_tokenize(app, run);
   add_detokenize(app, run);
   const auto command = [&] {

@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 
 #include "base/json.h"
 #include "cli/output.h"
@@ -18,43 +14,49 @@ namespace {
 // A prompt of the longest contexts in use (some million tokens of a few bytes) fits.
 constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 20;
 
-// A file, a pipe (a process substitution) or, as "-", stdin.
-std::string read_prompt(const std::string& path) {
-  if (path == "-") return read_all(stdin, "stdin", kMaxPromptBytes);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
-  if (file == nullptr)
-    throw Failure{kFailure, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
-  return read_all(file.get(), path, kMaxPromptBytes);
-}
+// In the order of Compute.
+constexpr const char* kComputeModes[] = {"default", "fast", "f32"};
 
-void codec_flag(CLI::App& app, const std::string& flag, std::string* to, const std::string& help) {
-  app.add_option_function<std::string>(
-         flag,
-         [=](const std::string& text) {
-           if (const Result<Codec> codec = Codec::parse(text); !codec.ok()) {
-             usage_error(flag, codec.status().message());
-           }
-           *to = text;
-         },
-         help)
+CLI::Option* codec_flag(CLI::App& app, const std::string& flag, std::string* to, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          flag,
+          [=](const std::string& text) {
+            if (const Result<Codec> codec = Codec::parse(text); !codec.ok()) {
+              usage_error(flag, codec.status().message());
+            }
+            *to = text;
+          },
+          help)
       ->type_name("CODEC");
 }
 
 }  // namespace
 
 void KvFlags::add(CLI::App& app) {
-  codec_flag(app, "--kv", &all,
-             "how keys and values are stored: f32, f16, bf16, or q2 q3 q4 q5 q6 q8 with an optional :GROUP "
-             "of 32, 64 or 128, as in q4:64. Default bf16; default group 64, or 32 where head_dim is no "
-             "multiple of 64. Of this flag and the next four, a later one in this list wins where two "
-             "name the same numbers");
-  codec_flag(app, "--kv-sliding", &sliding, "keys and values of sliding-window layers");
-  codec_flag(app, "--kv-full", &full, "keys and values of full-attention layers");
-  codec_flag(app, "--kv-keys", &keys, "keys of all layers");
-  codec_flag(app, "--kv-values", &values, "values of all layers");
+  options = {
+      codec_flag(
+          app, "--kv", &all,
+          "how keys and values are stored: f32, f16, bf16, or q2 q3 q4 q5 q6 q8 with an optional :GROUP "
+          "of 32, 64 or 128, as in q4:64. Default bf16; default group 64, or 32 where head_dim is no "
+          "multiple of 64. Of this flag and the next four, a later one in this list wins where two "
+          "name the same numbers"),
+      codec_flag(app, "--kv-sliding", &sliding, "keys and values of sliding-window layers"),
+      codec_flag(app, "--kv-full", &full, "keys and values of full-attention layers"),
+      codec_flag(app, "--kv-keys", &keys, "keys of all layers"),
+      codec_flag(app, "--kv-values", &values, "values of all layers")};
+  path_flag(app, "--kv-file", &file, "FILE",
+            "codecs of each layer, as quality --suggest --out writes them; instead of the five above");
 }
 
 KvChoice KvFlags::choose(const ModelInfo& info) const {
+  if (!file.empty()) {
+    for (const CLI::Option* o : options) {
+      if (o->count() > 0)
+        usage_error("--kv-file", fmt::format("can't be given together with {}", o->get_name()));
+    }
+    return need(read_kv_choice(file, info));
+  }
   struct Given {
     const char* flag;
     const std::string* text;
@@ -71,10 +73,10 @@ KvChoice KvFlags::choose(const ModelInfo& info) const {
     return chosen;
   };
   KvChoice kv;
-  kv.sliding_keys = codec({{"--kv-sliding", &sliding}, {"--kv-keys", &keys}});
-  kv.sliding_values = codec({{"--kv-sliding", &sliding}, {"--kv-values", &values}});
-  kv.full_keys = codec({{"--kv-full", &full}, {"--kv-keys", &keys}});
-  kv.full_values = codec({{"--kv-full", &full}, {"--kv-values", &values}});
+  kv.sliding.keys = codec({{"--kv-sliding", &sliding}, {"--kv-keys", &keys}});
+  kv.sliding.values = codec({{"--kv-sliding", &sliding}, {"--kv-values", &values}});
+  kv.full.keys = codec({{"--kv-full", &full}, {"--kv-keys", &keys}});
+  kv.full.values = codec({{"--kv-full", &full}, {"--kv-values", &values}});
   return kv;
 }
 
@@ -110,7 +112,7 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
       if (from_file) throw Failure{kFailure, (file == "-" ? "stdin" : file) + ": " + what};
       usage_error(flag, what);
     };
-    const std::string content = from_file ? read_prompt(file) : text;
+    const std::string content = from_file ? read_input(file, kMaxPromptBytes) : text;
     if (content.empty()) refuse("is empty");
     Result<std::vector<std::int32_t>> encoded = tokenizer->encode(content);
     if (!encoded.ok()) refuse(encoded.status().message());
@@ -129,6 +131,20 @@ std::vector<std::int32_t> PromptFlags::read(const ModelInfo& info, const Tokeniz
   return prompt;
 }
 
+void add_sampling(CLI::App& app, SamplerOptions* options) {
+  SamplerOptions& s = *options;
+  constexpr int kManyTokens = 1 << 30;
+  float_flag(app, "--temperature", &s.temperature, {0, 100}, "0: always the most probable token");
+  int_flag(app, "--top-k", &s.top_k, 0, kManyTokens, "choose among the N most probable tokens; 0: all");
+  float_flag(app, "--top-p", &s.top_p, {0, 1, true},
+             "choose among the most probable tokens that hold X together");
+  float_flag(app, "--min-p", &s.min_p, {0, 1, false, true},
+             "choose among tokens at least X times as probable as the best");
+  float_flag(app, "--repetition-penalty", &s.repetition_penalty, {0.01f, 100},
+             "above 1: tokens seen before lose");
+  seed_flag(app, "--seed", &s.seed, "a seed gives the same tokens on any number of threads");
+}
+
 void RunFlags::add_model(CLI::App& app) {
   path_flag(app, "--model", &model, "DIR", "a Hugging Face model folder")->required();
 }
@@ -144,6 +160,15 @@ void RunFlags::add_threads(CLI::App& app) {
 
 void RunFlags::add_quiet(CLI::App& app) { bool_flag(app, "--quiet", &quiet, "nothing on stderr but errors"); }
 
+const char* RunFlags::compute_name() const { return kComputeModes[static_cast<std::size_t>(compute)]; }
+
+void RunFlags::add_compute(CLI::App& app) {
+  choice_flag(app, "--compute", {std::begin(kComputeModes), std::end(kComputeModes)},
+              "products over quantized weights: with integers and the error of f32; fast, with an error of "
+              "7e-5; or f32 itself. Products over other weights are f32 always",
+              [this](std::size_t mode) { compute = static_cast<Compute>(mode); });
+}
+
 ThreadPool RunFlags::make_pool() const {
   return need(ThreadPool::create(threads > 0 ? threads : ThreadPool::available()));
 }
@@ -153,6 +178,7 @@ bool RunFlags::progress() const { return !quiet && lively_stderr(); }
 Model RunFlags::load(ThreadPool& pool) const {
   ProgressBar bar("loading", progress());
   LoadOptions options;
+  options.compute = compute;
   options.progress = [&](std::size_t done, std::size_t total) {
     bar.update(static_cast<double>(done), static_cast<double>(total));
   };

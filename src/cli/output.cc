@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "cli/failure.h"
 
@@ -44,6 +45,14 @@ std::string read_all(std::FILE* stream, const std::string& name, std::size_t lim
   return text;
 }
 
+std::string read_input(const std::string& path, std::size_t limit) {
+  if (path == "-") return read_all(stdin, "stdin", limit);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
+  if (file == nullptr)
+    throw Failure{kFailure, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
+  return read_all(file.get(), path, limit);
+}
+
 std::string one_line(std::string_view text) {
   std::string line;
   for (const char c : text) {
@@ -71,6 +80,18 @@ std::string human_bytes(std::size_t bytes) {
   std::size_t unit = 0;
   for (; value >= 1024; unit++) value /= 1024;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string layers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) end++;
+    if (!text.empty()) text += ",";
+    text += end - i > 2 ? fmt::format("{}-{}", layers[i], layers[end - 1]) : std::to_string(layers[i]);
+    i = end - i > 2 ? end : i + 1;
+  }
+  return text;
 }
 
 ProgressBar::ProgressBar(std::string label, bool enabled) : label_(std::move(label)), enabled_(enabled) {}

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace windrow::cli {
 
@@ -18,6 +19,9 @@ void write_stderr(std::string_view text);
 // All of a stream, up to `limit` bytes; throws a Failure that names it.
 std::string read_all(std::FILE* stream, const std::string& name, std::size_t limit);
 
+// All of a file, a pipe (a process substitution) or, as "-", stdin.
+std::string read_input(const std::string& path, std::size_t limit);
+
 // Control characters (of a file's content, of an argument) made visible: an error stays one line.
 std::string one_line(std::string_view text);
 
@@ -26,6 +30,9 @@ bool lively_stderr();
 
 // "1.2 KiB", "38.0 MiB": three digits are enough to compare.
 std::string human_bytes(std::size_t bytes);
+
+// "0-4" for consecutive layers, "0,2,5" else.
+std::string layers_text(const std::vector<int>& layers);
 
 // A bar on stderr that appears when the work takes long enough to notice, and vanishes at the end.
 class ProgressBar {

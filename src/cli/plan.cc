@@ -21,19 +21,6 @@ struct PlanFlags {
   bool json = false;
 };
 
-// "0-4" for consecutive layers, "0,2,5" else.
-std::string layers_text(const std::vector<int>& layers) {
-  std::string text;
-  for (std::size_t i = 0; i < layers.size();) {
-    std::size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[end - 1] + 1) end++;
-    if (!text.empty()) text += ",";
-    text += end - i > 2 ? fmt::format("{}-{}", layers[i], layers[end - 1]) : std::to_string(layers[i]);
-    i = end - i > 2 ? end : i + 1;
-  }
-  return text;
-}
-
 std::string table(const StatePlan& plan) {
   constexpr const char* kRow = "{:<24} {:>8} {:>9} {:>9} {:>10} {:>7} {:>15}\n";
   std::string text = fmt::format(kRow, "layers", "window", "keys", "values", "page", "pages", "bytes");

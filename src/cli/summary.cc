@@ -9,9 +9,7 @@
 namespace windrow::cli {
 namespace {
 
-std::string codec_text(const AttentionGroup& g) {
-  return g.keys == g.values ? g.keys.to_string() : g.keys.to_string() + "/" + g.values.to_string();
-}
+std::string codec_text(const AttentionGroup& g) { return to_string(KvCodecs{g.keys, g.values}); }
 
 // "q4:64" where all groups agree, else each group's.
 std::string codecs_text(const StatePlan& plan) {

@@ -44,10 +44,13 @@ struct Generator::Impl {
   StateStore store;
   Runner runner;
   Row row;
-  std::vector<float> logits;
+  std::vector<std::int32_t> row_ids = {};  // the tokens at the row's positions
+  std::vector<float> logits = {};
 
   Status check(std::span<const std::int32_t> prompt, const GenerateOptions& options) const;
   Status step(std::span<const std::int32_t> ids, bool want_last);
+  void drop_row();
+  Status open_row(std::span<const std::int32_t> prompt, bool reuse, Generation& g);
   Result<Generation> run(std::span<const std::int32_t> prompt, const GenerateOptions& options);
 };
 
@@ -67,7 +70,7 @@ Result<Generator> Generator::create(const Model& model, const KvChoice& kv, cons
   if (!store.ok()) return store.status();
   std::vector<float> logits(static_cast<std::size_t>(model.info().vocab_size));
   return Generator(std::make_unique<Impl>(
-      Impl{model, std::move(*plan), std::move(*store), std::move(*runner), Row(), std::move(logits)}));
+      Impl{model, std::move(*plan), std::move(*store), std::move(*runner), Row(), {}, std::move(logits)}));
 } catch (const std::exception& e) {
   return Status(StatusCode::kResourceExhausted, fmt::format("generator: {}", e.what()));
 }
@@ -101,26 +104,53 @@ Status Generator::Impl::step(std::span<const std::int32_t> ids, bool want_last) 
       !s.ok()) {
     return s;
   }
-  return step->resolve();
+  row_ids.reserve(row_ids.size() + ids.size());  // nothing may fail behind resolve
+  if (Status s = step->resolve(); !s.ok()) return s;
+  row_ids.insert(row_ids.end(), ids.begin(), ids.end());
+  return {};
+}
+
+void Generator::Impl::drop_row() {
+  row = Row();
+  row_ids.clear();
+}
+
+// Makes `row` hold a beginning of the prompt, at least one token less than all: the last one's logits are
+// wanted.
+Status Generator::Impl::open_row(std::span<const std::int32_t> prompt, bool reuse, Generation& g) {
+  if (reuse && row.valid()) {
+    const auto end = std::mismatch(prompt.begin(), prompt.end() - 1, row_ids.begin(), row_ids.end()).first;
+    const int common = static_cast<int>(end - prompt.begin());
+    const Status cut = common < row.length() ? row.truncate(common) : Status();
+    if (cut.ok()) {
+      row_ids.resize(static_cast<std::size_t>(common));
+      g.reused = common;
+      return {};
+    }
+    g.lost = common;
+    if (common > 0) g.lost_because = cut.message();
+  }
+  drop_row();  // its pages come back before new ones are taken
+  Result<Row> fresh = store.new_row();
+  if (!fresh.ok()) return fresh.status();
+  row = std::move(*fresh);
+  return {};
 }
 
 Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, const GenerateOptions& o) {
   if (Status s = check(prompt, o); !s.ok()) return s;
   Result<Sampler> sampler = Sampler::create(o.sampling);
   if (!sampler.ok()) return sampler.status();
-  row = Row();  // the pages of the last text come back before new ones are taken
-  Result<Row> fresh = store.new_row();
-  if (!fresh.ok()) return fresh.status();
-  row = std::move(*fresh);
-
   Generation g;
+  if (Status s = open_row(prompt, o.reuse, g); !s.ok()) return s;
+
   const auto cancelled = [&] { return o.cancel != nullptr && o.cancel->load(std::memory_order_relaxed); };
   std::vector<std::int32_t> history(prompt.begin(), prompt.end());
   history.reserve(prompt.size() + static_cast<std::size_t>(o.max_tokens));
 
   const auto start = std::chrono::steady_clock::now();
   const std::size_t chunk = static_cast<std::size_t>(std::min(o.prefill_chunk, plan.limits().step_tokens));
-  std::size_t done = 0;
+  std::size_t done = static_cast<std::size_t>(g.reused);
   while (done < prompt.size() && !cancelled()) {
     const std::size_t n = std::min(chunk, prompt.size() - done);
     const bool last = done + n == prompt.size() && o.max_tokens > 0;
@@ -166,10 +196,10 @@ Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, co
 Result<Generation> Generator::generate(std::span<const std::int32_t> prompt,
                                        const GenerateOptions& options) try {
   Result<Generation> g = impl_->run(prompt, options);
-  if (!g.ok()) impl_->row = Row();
+  if (!g.ok()) impl_->drop_row();
   return g;
 } catch (const std::exception& e) {
-  impl_->row = Row();
+  impl_->drop_row();
   return Status(StatusCode::kResourceExhausted, fmt::format("generate: {}", e.what()));
 }
 

@@ -23,10 +23,6 @@ Status io_error(const std::string& path, const std::string& what) {
 // The text of `error`; std::strerror is not thread safe.
 std::string system_text(int error) { return std::generic_category().message(error); }
 
-Status system_error(const std::string& path, const char* call, int error = errno) {
-  return io_error(path, fmt::format("cannot {}: {}", call, system_text(error)));
-}
-
 Status check_path(const std::string& path) {
   if (path.empty()) return Status(StatusCode::kInvalidArgument, "the path of a file is empty");
   if (path.find('\0') != path.npos)
@@ -119,7 +115,13 @@ Result<TemporaryFile> create_temporary(const std::string& path, FileOps& ops) {
                   fmt::format("cannot create a temporary file beside it: {} names are taken", kAttempts));
 }
 
-Status sync_folder(const std::string& path, FileOps& ops) {
+}  // namespace
+
+Status system_error(const std::string& path, const char* call, int error) {
+  return io_error(path, fmt::format("cannot {}: {}", call, system_text(error)));
+}
+
+Status sync_folder_of(const std::string& path, FileOps& ops) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
   const int fd = ops.open_folder(folder.c_str());
@@ -129,8 +131,6 @@ Status sync_folder(const std::string& path, FileOps& ops) {
   if (ok) return Status();
   return io_error(path, fmt::format("is written, but its folder cannot be synced: {}", system_text(error)));
 }
-
-}  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   Result<OpenFile> file = open_regular(path);
@@ -187,6 +187,11 @@ int FileOps::sync(int fd) { return ::fsync(fd); }
 int FileOps::close(int fd) { return ::close(fd); }
 int FileOps::rename(const char* from, const char* to) { return ::rename(from, to); }
 int FileOps::unlink(const char* path) { return ::unlink(path); }
+int FileOps::make_folder(const char* path) { return ::mkdir(path, 0777); }
+int FileOps::remove_folder(const char* path) { return ::rmdir(path); }
+int FileOps::exchange(const char* a, const char* b) {
+  return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
 
 FileOps& system_file_ops() {
   static FileOps ops;
@@ -234,7 +239,7 @@ Status AtomicFile::commit() {
     (void)ops_->unlink(temporary_.c_str());
     return status;
   }
-  return sync_folder(path_, *ops_);
+  return sync_folder_of(path_, *ops_);
 }
 
 Status write_atomically(const std::string& path, std::span<const std::span<const std::byte>> parts,

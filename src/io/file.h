@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -18,6 +19,8 @@
 #include "windrow/status.h"
 
 namespace windrow {
+
+class FileOps;
 
 // A regular, non-empty file mapped for reading. Its size is taken at open. HAZARD: if another process
 // truncates the file afterwards, touching the lost pages raises SIGBUS, as with every mapping;
@@ -46,6 +49,11 @@ class MappedFile {
 // The whole of a regular, non-empty file of at most `max_bytes`, copied.
 Result<std::string> read_file(const std::string& path, std::size_t max_bytes);
 
+// `PATH: cannot CALL: REASON`, of the system's `error`.
+Status system_error(const std::string& path, const char* call, int error = errno);
+// Makes the names in the folder that `path` lies in survive a power cut.
+Status sync_folder_of(const std::string& path, FileOps& ops);
+
 // Whether a name stands there: a file, a folder or a link, dangling ones too.
 bool path_exists(const std::string& path);
 
@@ -61,6 +69,10 @@ class FileOps {
   virtual int close(int fd);
   virtual int rename(const char* from, const char* to);
   virtual int unlink(const char* path);
+  virtual int make_folder(const char* path);
+  virtual int remove_folder(const char* path);  // an empty one
+  // What stands at two names changes places, at once.
+  virtual int exchange(const char* a, const char* b);
 };
 
 // The operating system.

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "base/checked.h"
+#include "io/tensor_stream.h"
 #include "windrow/dtype.h"
+#include "windrow/status.h"
 
 namespace windrow::safetensors {
 
@@ -33,5 +37,14 @@ inline std::optional<std::size_t> shape_bytes(std::span<const std::size_t> shape
   }
   return empty ? 0 : bytes;
 }
+
+// What stands in a file before its data, and how many bytes of data follow. kInvalidArgument, without the
+// file's name, for a name that is reserved, given twice or not UTF-8, and for sizes that no file can have.
+struct FileHead {
+  std::string text;  // the length and the header, padded so that the data starts at a multiple of 8
+  std::size_t data_bytes = 0;
+};
+Result<FileHead> file_head(std::span<const TensorInfo> tensors,
+                           const std::map<std::string, std::string>& metadata);
 
 }  // namespace windrow::safetensors

@@ -1,9 +1,10 @@
-// A safetensors file of one tensor, written piece by piece: memory is bounded by the pieces.
+// A safetensors file written piece by piece: memory is bounded by the pieces.
 //
 // Thread safety: one thread at a time.
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,12 +15,25 @@
 
 namespace windrow {
 
+// What a file's header says of a tensor, but for its place.
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::size_t> shape;
+};
+
 class TensorStream {
  public:
-  // Starts the file (see AtomicFile: it appears at `path` with finish(), or not at all).
+  // Starts the file (see AtomicFile: it appears at `path` with finish(), or not at all). Names must be
+  // unique, valid UTF-8 and not "__metadata__".
+  static Result<TensorStream> create(const std::string& path, std::span<const TensorInfo> tensors,
+                                     const std::map<std::string, std::string>& metadata = {},
+                                     FileOps& ops = system_file_ops());
+  // A file of one tensor.
   static Result<TensorStream> create(const std::string& path, const std::string& name, DType dtype,
                                      const std::vector<std::size_t>& shape, FileOps& ops = system_file_ops());
-  // The next bytes, row-major; kInvalidArgument if they are more than the shape holds.
+  // The next bytes of the tensors' data, one after another, row-major; kInvalidArgument if they are more than
+  // the shapes hold.
   Status append(std::span<const std::byte> bytes);
   // kFailedPrecondition, and no file, if bytes are missing.
   Status finish();

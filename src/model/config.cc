@@ -14,6 +14,7 @@
 #include "model/config_defaults.h"
 #include "model/config_parts.h"
 #include "model/config_rope.h"
+#include "model/quantization.h"
 
 namespace windrow {
 namespace {
@@ -45,6 +46,7 @@ class Parser {
     config_.model_type = read_model_type(outer_, text_, config_.nested);
     family_ = &family_defaults(config_.model_type);
     refuse_what_changes_the_computation();
+    read_quantized_modules();
     read_sizes();
     read_numerics();
     const ConfigPart part = {text_, *family_, config_};
@@ -62,11 +64,6 @@ class Parser {
   JsonReader& reader_of(const char* key) { return text_.has(key) ? text_ : outer_; }
 
   void refuse_what_changes_the_computation() {
-    for (const char* key : {"quantization", "quantization_config"}) {
-      JsonReader& reader = reader_of(key);
-      if (!reader.has(key)) continue;
-      reader.fail(key, "is present, quantized checkpoints are not supported", StatusCode::kUnsupported);
-    }
     const Json* bidirectional = text_.find("use_bidirectional_attention");
     const bool of_images =
         bidirectional != nullptr && family_->may_see_vision_both_ways && *bidirectional == "vision";
@@ -87,6 +84,15 @@ class Parser {
                  StatusCode::kUnsupported);
     }
     return bias;
+  }
+
+  void read_quantized_modules() {
+    // mlx-lm writes both, the same; in other tools' files the second stands alone.
+    for (const char* key : {"quantization", "quantization_config"}) {
+      if (!reader_of(key).has(key)) continue;
+      config_.quantization = read_quantization(reader_of(key), key);
+      return;
+    }
   }
 
   void read_sizes() {

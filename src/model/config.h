@@ -4,7 +4,7 @@
 //
 // Which families can run is not decided here: any model_type is read. But what a reader would have to
 // know to compute right is never skipped: unknown rope types and layer types, biases, activations and experts
-// that a family has not, quantized checkpoints and bidirectional attention are refused by name
+// that a family has not, other quantization than MLX's and bidirectional attention are refused by name
 // (kUnsupported). Keys that a checkpoint leaves to its family's defaults take them from a table
 // (config_defaults.cc; Gemma 3 4B states six keys); where no default is known the key is required. A key of
 // `text_config` wins over the same key outside of it, but for the token ids, of which the outer list is the
@@ -12,10 +12,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/quantization.h"
 #include "windrow/dtype.h"
 #include "windrow/status.h"
 
@@ -107,6 +109,7 @@ struct ModelConfig {
   bool mlp_bias = false;          // llama
   bool tie_word_embeddings = true;
   DType dtype = DType::kBF16;  // what the file says; each tensor states its own
+  std::optional<Quantization> quantization;
   std::vector<std::int32_t> bos_token_ids;
   std::vector<std::int32_t> eos_token_ids;  // generation_config.json wins over config.json
 };

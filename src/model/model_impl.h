@@ -3,16 +3,17 @@
 
 #include <memory>
 
-#include "io/safetensors.h"
 #include "model/family.h"
+#include "model/weights.h"
 #include "windrow/model.h"
 
 namespace windrow {
 
 struct Model::Impl {
   ModelInfo info;
-  std::size_t parameters;
-  ModelTensors tensors;  // keeps the mapping that embedding rows are read from
+  WeightTotals totals;
+  int experts, experts_per_token;              // 0: none
+  std::unique_ptr<const WeightSource> source;  // of a folder: keeps what embedding rows are read from
   std::unique_ptr<Family> family;
 };
 

@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "model/product_affine.h"
+#include "model/product_input.h"
 #include "model/product_layout.h"
 
 namespace windrow {
@@ -92,30 +94,6 @@ Result<PackedMatrix> PackedMatrix::pack(DType dtype, const void* data, std::size
   return packed;
 }
 
-namespace {
-
-// x of many rows in panel order, in a buffer of the calling thread that is grown and kept. Null when
-// there is no memory for it: the kernels then read x where it lies, for the same bits.
-const float* fill_panel(const float* x, std::size_t ldx, std::size_t cols, std::size_t m, ThreadPool& pool) {
-  const internal::PanelFunctions functions = internal::panel_functions();
-  if (m < functions.from_rows) return nullptr;
-  const std::size_t blocks = div_up(m, functions.block_rows);
-  const auto bytes = checked_product({blocks, functions.block_rows, cols, sizeof(float)});
-  if (!bytes) return nullptr;
-  thread_local Arena buffer;
-  if (buffer.size() < *bytes) {
-    buffer = Arena();
-    Result<Arena> arena = Arena::create(*bytes, "product panel");
-    if (!arena.ok()) return nullptr;
-    buffer = std::move(*arena);
-  }
-  auto* panel = reinterpret_cast<float*>(buffer.data());
-  pool.parallel_for(blocks, [&](std::size_t block, int) { functions.fill(x, ldx, cols, m, block, panel); });
-  return panel;
-}
-
-}  // namespace
-
 void products(std::span<const ProductOutput> outputs, const float* x, std::size_t ldx, std::size_t m,
               ThreadPool& pool) {
   if (outputs.empty() || m == 0) return;
@@ -129,7 +107,8 @@ void products(std::span<const ProductOutput> outputs, const float* x, std::size_
   const std::size_t parts =
       weights * m < kAloneMultiplications ? 1 : std::min(tiles, static_cast<std::size_t>(pool.threads()));
   const internal::TileFunction run = internal::tile_function();
-  const float* panel = fill_panel(x, ldx, cols, m, pool);
+  const internal::AffineFunctions affine = internal::affine_functions();
+  const internal::InputForms forms(outputs, {x, ldx, cols, m}, pool);
 
   // All outputs' tiles in one line, cut into one contiguous range a thread.
   pool.parallel_for(parts, [&](std::size_t part, int) {
@@ -138,8 +117,26 @@ void products(std::span<const ProductOutput> outputs, const float* x, std::size_
     for (const ProductOutput& o : outputs) {
       const std::size_t count = div_up(o.w->rows(), kTileRows), last = first + count;
       if (begin < last && first < end) {
-        run({o.w->data(), o.w->dtype(), o.w->tile_stride(), cols, o.w->rows(), std::max(begin, first) - first,
-             std::min(end, last) - first, x, ldx, panel, m, o.y, o.ldy});
+        const std::size_t from = std::max(begin, first) - first, to = std::min(end, last) - first;
+        if (o.w->is_affine()) {
+          const internal::InputFormat format = internal::input_format(*o.w);
+          affine.run({o.w->data(),
+                      {o.w->bits(), format.group, o.w->dtype()},
+                      format.compute,
+                      cols,
+                      o.w->rows(),
+                      from,
+                      to,
+                      x,
+                      ldx,
+                      forms.find(format),
+                      m,
+                      o.y,
+                      o.ldy});
+        } else {
+          run({o.w->data(), o.w->dtype(), o.w->tile_stride(), cols, o.w->rows(), from, to, x, ldx,
+               forms.panel(), m, o.y, o.ldy});
+        }
       }
       first = last;
     }

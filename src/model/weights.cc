@@ -2,156 +2,143 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "base/float16.h"
 #include "base/json.h"
+#include "base/load_float.h"
 
 namespace windrow {
-namespace {
-
-struct Naming {
-  std::string_view prefix, head;
-};
-// The most specific first: "model." is a prefix of the third.
-constexpr Naming kNamings[] = {{"language_model.model.", "language_model.lm_head.weight"},
-                               {"model.language_model.", "lm_head.weight"},
-                               {"model.", "lm_head.weight"}};
-
-// Buffers that old checkpoints saved although they follow from the config.
-bool is_derived(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
-
-float load_number(DType dtype, const std::byte* bytes) {
-  if (dtype == DType::kF32) {
-    float f;
-    std::memcpy(&f, bytes, sizeof f);
-    return f;
-  }
-  std::uint16_t h;
-  std::memcpy(&h, bytes, sizeof h);
-  return dtype == DType::kBF16 ? f32_from_bf16(h) : f32_from_f16(h);
-}
-
-}  // namespace
 
 void RowTable::row(std::size_t row, float scale, float* out) const {
-  const std::size_t size = dtype_size(view_.dtype);
-  const std::byte* bytes = view_.bytes.data() + row * cols_ * size;
-  if (view_.dtype == DType::kBF16) {  // the common type, in a loop that compilers vectorize
-    for (std::size_t i = 0; i < cols_; i++) {
+  const MatrixRows one = rows_.part({row, 1});
+  if (one.format) return dequantize_row(*one.format, one.dtype, one.data, one.cols, scale, out);
+  const std::byte* bytes = one.data.codes;
+  if (one.dtype == DType::kBF16) {  // the common type, in a loop that compilers vectorize
+    for (std::size_t i = 0; i < one.cols; i++) {
       std::uint16_t h;
       std::memcpy(&h, bytes + 2 * i, sizeof h);
       out[i] = f32_from_bf16(h) * scale;
     }
     return;
   }
-  for (std::size_t i = 0; i < cols_; i++) out[i] = load_number(view_.dtype, bytes + i * size) * scale;
+  const std::size_t size = dtype_size(one.dtype);
+  for (std::size_t i = 0; i < one.cols; i++) out[i] = load_float(one.dtype, bytes + i * size) * scale;
 }
 
-WeightReader::WeightReader(const ModelTensors& tensors, ThreadPool& pool, Progress progress,
-                           std::string_view prefix, std::string_view head)
-    : tensors_(&tensors), pool_(&pool), progress_(std::move(progress)), prefix_(prefix), head_(head) {
-  for (const TensorView& t : tensors.tensors()) {
-    if (ours(t.name)) total_ += t.bytes.size();
+WeightReader::WeightReader(const WeightSource& source, ThreadPool& pool, Compute compute, Progress progress)
+    : source_(&source), pool_(&pool), compute_(compute), progress_(std::move(progress)) {
+  for (const TensorView& t : source.tensors()) {
+    if (source.names().ours(t.name)) total_ += t.bytes.size();
   }
 }
 
-Result<WeightReader> WeightReader::create(const ModelTensors& tensors, ThreadPool& pool, Progress progress) {
-  for (const Naming& n : kNamings) {
-    if (tensors.find(std::string(n.prefix) + "embed_tokens.weight") == nullptr) continue;
-    return WeightReader(tensors, pool, std::move(progress), n.prefix, n.head);
+// A tensor was read; with codes go their scales and biases.
+void WeightReader::take(const std::string& full, std::span<const std::size_t> shape, bool affine) {
+  if (!taken_.insert(full).second) return;
+  std::size_t elements = 1;
+  for (const std::size_t dim : shape) elements *= dim;
+  totals_.parameters += elements;
+  if (affine) take_params(full);
+}
+
+void WeightReader::take_params(const std::string& full) {
+  const std::string module(module_of(full));
+  taken_.insert({module + ".scales", module + ".biases"});
+}
+
+Result<PackedMatrix> WeightReader::pack(const std::string& full, const MatrixRows& m) {
+  totals_.numbers += m.rows * m.cols;
+  if (source_->measures_only()) {
+    totals_.matrix_bytes += m.bytes();
+    return PackedMatrix();
   }
-  return Status(StatusCode::kCorrupt,
-                tensors.source() +
-                    ": no tensor \"model.embed_tokens.weight\" (nor under \"language_model.model.\" or "
-                    "\"model.language_model.\")");
-}
-
-bool WeightReader::ours(std::string_view name) const {
-  return (name.starts_with(prefix_) || name == head_) && !is_derived(name);
-}
-
-Result<TensorView> WeightReader::take(const std::string& full, std::span<const std::size_t> shape) {
-  Result<TensorView> view = tensors_->get_float(full, shape);
-  if (view.ok() && taken_.insert(full).second) parameters_ += view->elements();
-  return view;
-}
-
-Result<PackedMatrix> WeightReader::pack(const TensorView& view, const std::byte* data, std::size_t rows,
-                                        std::size_t cols) {
-  Result<PackedMatrix> packed = PackedMatrix::pack(view.dtype, data, rows, cols, *pool_);
+  Result<PackedMatrix> packed = m.format ? PackedMatrix::pack({m.data.codes, m.data.scales, m.data.biases,
+                                                               m.dtype, m.format->bits, m.format->group},
+                                                              m.rows, m.cols, compute_, *pool_)
+                                         : PackedMatrix::pack(m.dtype, m.data.codes, m.rows, m.cols, *pool_);
   if (!packed.ok())
-    return packed.status().with_context(fmt::format("{}: tensor {}", tensors_->source(), quote(view.name)));
-  done_ += rows * cols * dtype_size(view.dtype);
-  if (progress_) progress_(done_, total_);
+    return packed.status().with_context(fmt::format("{}: tensor {}", source_->name(), quote(full)));
+  totals_.matrix_bytes += packed->bytes();
+  done_ += m.bytes();
+  if (progress_) progress_(std::min(done_, total_), total_);
   return packed;
 }
 
-Result<PackedMatrix> WeightReader::pack(const std::string& full, std::size_t rows, std::size_t cols) {
+Result<PackedMatrix> WeightReader::read(const std::string& full, std::span<const std::size_t> shape,
+                                        std::span<const RowRange> ranges) {
+  const Result<MatrixRows> rows = source_->rows(full, shape, ranges);
+  if (!rows.ok()) return rows.status();
+  take(full, shape, rows->format.has_value());
+  return pack(full, *rows);
+}
+
+// Counts what packing added.
+Result<PackedMatrix> WeightReader::of_expert(Result<PackedMatrix> packed, const WeightTotals& before) {
+  totals_.expert_bytes += totals_.matrix_bytes - before.matrix_bytes;
+  totals_.expert_numbers += totals_.numbers - before.numbers;
+  return packed;
+}
+
+Result<PackedMatrix> WeightReader::matrix(const std::string& name, std::size_t rows, std::size_t cols) {
+  const RowRange all{0, rows};
+  return this->rows(name, rows, cols, {&all, 1});
+}
+
+Result<PackedMatrix> WeightReader::head(std::size_t rows, std::size_t cols) {
   const std::size_t shape[] = {rows, cols};
-  Result<TensorView> view = take(full, shape);
-  if (!view.ok()) return view.status();
-  return pack(*view, view->bytes.data(), rows, cols);
+  const RowRange all{0, rows};
+  return read(std::string(source_->names().head), shape, {&all, 1});
 }
 
 Result<PackedMatrix> WeightReader::rows(const std::string& name, std::size_t all, std::size_t cols,
                                         std::span<const RowRange> ranges) {
   const std::size_t shape[] = {all, cols};
-  Result<TensorView> view = take(std::string(prefix_) + name, shape);
-  if (!view.ok()) return view.status();
-  const std::size_t row_bytes = cols * dtype_size(view->dtype);
-  if (ranges.size() == 1) {
-    return pack(*view, view->bytes.data() + ranges[0].first * row_bytes, ranges[0].count, cols);
-  }
-  std::vector<std::byte> gathered;
-  std::size_t count = 0;
-  for (const RowRange& r : ranges) {
-    const std::byte* from = view->bytes.data() + r.first * row_bytes;
-    gathered.insert(gathered.end(), from, from + r.count * row_bytes);
-    count += r.count;
-  }
-  return pack(*view, gathered.data(), count, cols);
+  return read(full(name), shape, ranges);
 }
 
 Result<PackedMatrix> WeightReader::stacked(const std::string& name, std::size_t count, std::size_t index,
                                            std::size_t rows, std::size_t cols) {
   const std::size_t shape[] = {count, rows, cols};
-  Result<TensorView> view = take(std::string(prefix_) + name, shape);
-  if (!view.ok()) return view.status();
-  return pack(*view, view->bytes.data() + index * rows * cols * dtype_size(view->dtype), rows, cols);
+  const RowRange range{index * rows, rows};
+  const WeightTotals before = totals_;
+  return of_expert(read(full(name), shape, {&range, 1}), before);
 }
 
 Result<PackedMatrix> WeightReader::transposed(const std::string& name, std::size_t count, std::size_t index,
                                               std::size_t cols, std::size_t all, std::size_t first,
                                               std::size_t step) {
   const std::size_t shape[] = {count, cols, all};
-  Result<TensorView> view = take(std::string(prefix_) + name, shape);
-  if (!view.ok()) return view.status();
-  const std::size_t size = dtype_size(view->dtype), rows = (all - first + step - 1) / step;
-  const std::byte* from = view->bytes.data() + index * cols * all * size;
-  std::vector<std::byte> turned(rows * cols * size);
+  const RowRange range{index * cols, cols};
+  const Result<MatrixRows> source = source_->rows(full(name), shape, {&range, 1});
+  if (!source.ok()) return source.status();
+  take(full(name), shape, false);
+  if (source->format) return unsupported(name, "is quantized along its outputs, which is not supported");
+  const std::size_t size = dtype_size(source->dtype);
+  MatrixRows turned = *source;
+  turned.rows = (all - first + step - 1) / step;
+  turned.cols = cols;
+  std::vector<std::byte> bytes(turned.bytes());
+  turned.data.codes = bytes.data();
   for (std::size_t c = 0; c < cols; c++) {
-    for (std::size_t r = 0; r < rows; r++) {
-      std::memcpy(&turned[(r * cols + c) * size], from + (c * all + first + r * step) * size, size);
+    for (std::size_t r = 0; r < turned.rows; r++) {
+      std::memcpy(&bytes[(r * cols + c) * size], source->data.codes + (c * all + first + r * step) * size,
+                  size);
     }
   }
-  return pack(*view, turned.data(), rows, cols);
-}
-
-Result<PackedMatrix> WeightReader::matrix(const std::string& name, std::size_t rows, std::size_t cols) {
-  return pack(std::string(prefix_) + name, rows, cols);
-}
-
-Result<PackedMatrix> WeightReader::head(std::size_t rows, std::size_t cols) {
-  return pack(std::string(head_), rows, cols);
+  const WeightTotals before = totals_;
+  return of_expert(pack(full(name), turned), before);
 }
 
 Result<RowTable> WeightReader::row_table(const std::string& name, std::size_t rows, std::size_t cols) {
   const std::size_t shape[] = {rows, cols};
-  Result<TensorView> view = take(std::string(prefix_) + name, shape);
-  if (!view.ok()) return view.status();
-  return RowTable(std::move(*view));
+  Result<MatrixRows> table = source_->matrix(full(name), shape);
+  if (!table.ok()) return table.status();
+  take(full(name), shape, table->format.has_value());
+  totals_.table_bytes += table->bytes();
+  return RowTable(std::move(*table));
 }
 
 Result<std::vector<float>> WeightReader::vector(const std::string& name, std::size_t size, float plus) {
@@ -160,37 +147,38 @@ Result<std::vector<float>> WeightReader::vector(const std::string& name, std::si
 
 Result<std::vector<float>> WeightReader::floats(const std::string& name,
                                                 std::initializer_list<std::size_t> shape, float plus) {
-  Result<TensorView> view = take(std::string(prefix_) + name, {shape.begin(), shape.size()});
-  if (!view.ok()) return view.status();
-  std::vector<float> values(view->elements());
-  const std::size_t each = dtype_size(view->dtype);
-  for (std::size_t i = 0; i < values.size(); i++)
-    values[i] = load_number(view->dtype, view->bytes.data() + i * each) + plus;
+  const std::span<const std::size_t> dims(shape.begin(), shape.size());
+  Result<std::vector<float>> values = source_->floats(full(name), dims, 1 - plus);
+  if (!values.ok()) return values;
+  take(full(name), dims, false);
+  for (float& v : *values) v += plus;
   return values;
 }
 
-bool WeightReader::has(const std::string& name) const {
-  return tensors_->find(std::string(prefix_) + name) != nullptr;
-}
+bool WeightReader::has(const std::string& name) const { return source_->has(full(name)); }
 
 std::vector<std::size_t> WeightReader::shape(const std::string& name) const {
-  const TensorView* view = tensors_->find(std::string(prefix_) + name);
-  return view == nullptr ? std::vector<std::size_t>() : view->shape;
+  return source_->shape(full(name));
 }
 
-void WeightReader::ignore(const std::string& name) { taken_.insert(std::string(prefix_) + name); }
+void WeightReader::ignore(const std::string& name) {
+  taken_.insert(full(name));
+  take_params(full(name));
+}
 
 Status WeightReader::unsupported(const std::string& name, std::string_view why) const {
   return {StatusCode::kUnsupported,
-          fmt::format("{}: tensor {}: {}", tensors_->source(), quote(std::string(prefix_) + name), why)};
+          fmt::format("{}: tensor {}: {}", source_->name(), quote(full(name)), why)};
 }
 
 Status WeightReader::finish() {
-  for (const TensorView& t : tensors_->tensors()) {
+  const TextNames& names = source_->names();
+  for (const TensorView& t : source_->tensors()) {
     // A head beside tied embeddings repeats them (some exporters save both).
-    if (!ours(t.name) || t.name == head_ || taken_.contains(t.name)) continue;
+    const bool of_head = !t.name.starts_with(names.prefix);
+    if (!names.ours(t.name) || of_head || taken_.contains(t.name)) continue;
     return Status(StatusCode::kUnsupported, fmt::format("{}: tensor {}: this model family has no use for it",
-                                                        tensors_->source(), quote(t.name)));
+                                                        source_->name(), quote(t.name)));
   }
   if (progress_) progress_(total_, total_);
   return {};

@@ -1,5 +1,5 @@
-// Reads a family's tensors out of a model folder: finds where the text model's names start, checks
-// shapes, converts, reports progress, and knows at the end which tensors nobody asked for.
+// Reads a family's weights out of a source: names them below the text model's prefix, packs matrices for the
+// products, converts the rest, reports progress, and knows at the end which tensors nobody asked for.
 #pragma once
 
 #include <cstddef>
@@ -11,39 +11,41 @@
 #include <string_view>
 #include <vector>
 
-#include "io/safetensors.h"
 #include "model/product.h"
+#include "model/weight_source.h"
+#include "windrow/compute.h"
 #include "windrow/status.h"
 #include "windrow/threads.h"
 
 namespace windrow {
 
-// One matrix whose rows are read one at a time from the mapping, as f32.
+// One matrix whose rows are read one at a time, as f32, from where the source holds it.
 class RowTable {
  public:
   RowTable() = default;
-  explicit RowTable(TensorView view) : view_(std::move(view)), cols_(view_.shape.at(1)) {}
+  explicit RowTable(MatrixRows rows) : rows_(std::move(rows)) {}
   // out[cols] = row * scale. REQUIRES row < rows of the tensor.
   void row(std::size_t row, float scale, float* out) const;
 
  private:
-  TensorView view_;
-  std::size_t cols_ = 0;
+  MatrixRows rows_;
 };
 
-// Rows [first, first + count) of a matrix.
-struct RowRange {
-  std::size_t first = 0;
-  std::size_t count = 0;
+// What was read.
+struct WeightTotals {
+  std::size_t parameters = 0;    // numbers that the tensors stand for, each tensor once
+  std::size_t matrix_bytes = 0;  // of all packed matrices
+  std::size_t expert_bytes = 0;  // of those of them that are experts
+  std::size_t numbers = 0;       // in the matrices
+  std::size_t expert_numbers = 0;
+  std::size_t table_bytes = 0;  // of row tables, where the source holds them
 };
 
 class WeightReader {
  public:
   using Progress = std::function<void(std::size_t, std::size_t)>;
-  // Text models stand under "model.", or under "language_model.model." or "model.language_model."
-  // in multimodal folders. kCorrupt when there is no "embed_tokens.weight" under any of them. Errors begin
-  // with tensors.source().
-  static Result<WeightReader> create(const ModelTensors& tensors, ThreadPool& pool, Progress progress);
+  // `compute`: of products by quantized weights. Errors begin with source.name().
+  WeightReader(const WeightSource& source, ThreadPool& pool, Compute compute, Progress progress);
 
   // `name` without the prefix, e.g. "layers.0.mlp.up_proj.weight". Errors name the whole tensor.
   Result<PackedMatrix> matrix(const std::string& name, std::size_t rows, std::size_t cols);
@@ -56,8 +58,8 @@ class WeightReader {
   // Number `index` of the matrices of a tensor [count, rows, cols].
   Result<PackedMatrix> stacked(const std::string& name, std::size_t count, std::size_t index,
                                std::size_t rows, std::size_t cols);
-  // Of number `index` of a tensor [count, cols, all], whose matrices are transposed: the outputs first,
-  // first + step, ... below `all`.
+  // Of number `index` of a tensor [count, cols, all] of plain numbers, whose matrices are transposed: the
+  // outputs first, first + step, ... below `all`.
   Result<PackedMatrix> transposed(const std::string& name, std::size_t count, std::size_t index,
                                   std::size_t cols, std::size_t all, std::size_t first, std::size_t step);
   Result<RowTable> row_table(const std::string& name, std::size_t rows, std::size_t cols);
@@ -77,27 +79,25 @@ class WeightReader {
 
   // kUnsupported, by name, when the text model holds a tensor that was never read.
   Status finish();
-  // Numbers in the tensors read, each tensor once.
-  std::size_t parameters() const noexcept { return parameters_; }
+  const WeightTotals& totals() const noexcept { return totals_; }
 
  private:
-  WeightReader(const ModelTensors& tensors, ThreadPool& pool, Progress progress, std::string_view prefix,
-               std::string_view head);
-  Result<TensorView> take(const std::string& full, std::span<const std::size_t> shape);
-  Result<PackedMatrix> pack(const std::string& full, std::size_t rows, std::size_t cols);
-  Result<PackedMatrix> pack(const TensorView& view, const std::byte* data, std::size_t rows,
-                            std::size_t cols);
-  bool ours(std::string_view name) const;
+  std::string full(const std::string& name) const { return std::string(source_->names().prefix) + name; }
+  void take(const std::string& full, std::span<const std::size_t> shape, bool affine);
+  void take_params(const std::string& full);
+  Result<PackedMatrix> pack(const std::string& full, const MatrixRows& rows);
+  Result<PackedMatrix> of_expert(Result<PackedMatrix> packed, const WeightTotals& before);
+  Result<PackedMatrix> read(const std::string& full, std::span<const std::size_t> shape,
+                            std::span<const RowRange> ranges);
 
-  const ModelTensors* tensors_;
+  const WeightSource* source_;
   ThreadPool* pool_;
+  Compute compute_;
   Progress progress_;
-  std::string_view prefix_;
-  std::string_view head_;
-  std::set<std::string> taken_;
+  std::set<std::string, std::less<>> taken_;
   std::size_t done_ = 0;
   std::size_t total_ = 0;
-  std::size_t parameters_ = 0;
+  WeightTotals totals_;
 };
 
 }  // namespace windrow

@@ -43,6 +43,15 @@ std::size_t space_end(std::string_view text, std::size_t begin) {
   return begin;
 }
 
+// A tag like <think>, not a word, a sign or white space.
+bool looks_like_markup(std::string_view text) {
+  const auto punctuation = [](char c) {
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
+  };
+  return text.size() >= 3 && std::any_of(text.begin(), text.end(), punctuation);
+}
+
 }  // namespace
 
 void AddedTokens::Trie::add(std::string_view text, std::size_t token) {
@@ -61,32 +70,34 @@ void AddedTokens::Trie::add(std::string_view text, std::size_t token) {
   if (end < 0) end = static_cast<std::int32_t>(token);  // of two that are alike when normalized, the first
 }
 
-AddedTokens::Trie::Match AddedTokens::Trie::longest(std::string_view text, std::size_t at) const {
-  Match match;
+template <class F>
+void AddedTokens::Trie::each_at(std::string_view text, std::size_t at, const F& f) const {
   std::int32_t node = roots_[static_cast<unsigned char>(text[at])];
   for (std::size_t n = 1; node != 0; n++) {
     const std::int32_t token = tokens_[static_cast<std::size_t>(node)];
-    if (token >= 0) match = {n, static_cast<std::size_t>(token)};
+    if (token >= 0) f(n, static_cast<std::size_t>(token));
     if (at + n >= text.size()) break;
     const auto it =
         children_.find(static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(text[at + n]));
     node = it == children_.end() ? 0 : it->second;
   }
-  return match;
 }
 
-void AddedTokens::Trie::split(const AddedTokens& tokens, std::string_view text,
+void AddedTokens::Trie::split(const AddedTokens& tokens, std::string_view text, const ControlGuard* guard,
                               std::vector<Segment>& segments) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const Match match = longest(text, at);
-    if (match.length == 0) {
+    std::size_t length = 0, index = 0;
+    each_at(text, at, [&](std::size_t n, std::size_t i) {
+      if (guard == nullptr || guard->allows(tokens.tokens_[i].id, at, at + n)) length = n, index = i;
+    });
+    if (length == 0) {
       at++;
       continue;
     }
-    const AddedToken& token = tokens.tokens_[match.token];
+    const AddedToken& token = tokens.tokens_[index];
     std::size_t begin = at;
-    std::size_t end = at + match.length;
+    std::size_t end = at + length;
     at = end;
     if (token.single_word && (word_before(text, begin) || word_at(text, end))) continue;
     if (token.left_strip) begin = space_begin(text, begin, done);
@@ -96,6 +107,28 @@ void AddedTokens::Trie::split(const AddedTokens& tokens, std::string_view text,
     done = end;
   }
   if (done < text.size()) segments.push_back({text.substr(done), -1});
+}
+
+bool ControlGuard::touches_plain(std::size_t begin, std::size_t end) const {
+  const auto it = std::upper_bound(plain.begin(), plain.end(), begin,
+                                   [](std::size_t at, const Span& span) { return at < span.end; });
+  return it != plain.end() && it->begin < end;
+}
+
+std::vector<bool> AddedTokens::control_ids(std::string_view markup) const {
+  std::vector<bool> control(static_cast<std::size_t>(end_id_), false);
+  for (const AddedToken& token : tokens_) {
+    if (token.special) control[static_cast<std::size_t>(token.id)] = true;
+  }
+  for (std::size_t at = 0; at < markup.size(); at++) {
+    const auto mark = [&](std::size_t, std::size_t index) {
+      const AddedToken& token = tokens_[index];
+      if (looks_like_markup(token.text)) control[static_cast<std::size_t>(token.id)] = true;
+    };
+    raw_.each_at(markup, at, mark);
+    normalized_.each_at(markup, at, mark);
+  }
+  return control;
 }
 
 AddedToken AddedTokens::parse_token(Component& item, const Vocabulary& vocabulary) {

@@ -39,18 +39,36 @@ struct Segment {
   std::int32_t id = -1;  // -1: text
 };
 
+// Where control tokens are not meant.
+struct ControlGuard {
+  std::vector<bool> control;  // [id]
+  std::vector<Span> plain;    // bytes of the text that no control token may take; ascending, apart
+
+  bool is_control(std::int32_t id) const {
+    return static_cast<std::size_t>(id) < control.size() && control[static_cast<std::size_t>(id)];
+  }
+  bool touches_plain(std::size_t begin, std::size_t end) const;
+  bool allows(std::int32_t id, std::size_t begin, std::size_t end) const {
+    return !is_control(id) || !touches_plain(begin, end);
+  }
+};
+
 class AddedTokens {
  public:
   // Reads the array at root's "added_tokens". Ids must agree with `vocabulary` and with each other.
   static AddedTokens parse(Component& root, const Vocabulary& vocabulary, const Normalizer& normalizer);
 
-  // Appends the segments of `text`, none of them empty text. Views into `text`.
-  void split_raw(std::string_view text, std::vector<Segment>& segments) const {
-    raw_.split(*this, text, segments);
+  // Appends the segments of `text`, none of them empty text. Views into `text`. `guard` may be null.
+  void split_raw(std::string_view text, const ControlGuard* guard, std::vector<Segment>& segments) const {
+    raw_.split(*this, text, guard, segments);
   }
-  void split_normalized(std::string_view text, std::vector<Segment>& segments) const {
-    normalized_.split(*this, text, segments);
+  void split_normalized(std::string_view text, const ControlGuard* guard,
+                        std::vector<Segment>& segments) const {
+    normalized_.split(*this, text, guard, segments);
   }
+
+  // [id]: the special ones, and of the others those that stand in `markup` and look like markup.
+  std::vector<bool> control_ids(std::string_view markup) const;
 
   const AddedToken* find(std::string_view text) const;
   const AddedToken* find(std::int32_t id) const;
@@ -61,15 +79,13 @@ class AddedTokens {
   class Trie {
    public:
     void add(std::string_view text, std::size_t token);
-    void split(const AddedTokens& tokens, std::string_view text, std::vector<Segment>& segments) const;
+    void split(const AddedTokens& tokens, std::string_view text, const ControlGuard* guard,
+               std::vector<Segment>& segments) const;
+    // Calls f(length, token) for each token that stands at text[at], the shortest first.
+    template <class F>
+    void each_at(std::string_view text, std::size_t at, const F& f) const;
 
    private:
-    struct Match {
-      std::size_t length = 0;
-      std::size_t token = 0;
-    };
-    Match longest(std::string_view text, std::size_t at) const;
-
     std::array<std::int32_t, 256> roots_{};                     // by the first byte, 0 for none
     std::unordered_map<std::uint64_t, std::int32_t> children_;  // node << 8 | byte
     std::vector<std::int32_t> tokens_{-1};  // by node, -1 where none ends; node 0 is no node

@@ -46,7 +46,8 @@ void Bpe::split_characters(std::string_view word, Scratch& scratch) const {
   bool in_unknown = false;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t begin = at;
-    const std::int32_t id = character_id(next_utf8(word, at));
+    std::int32_t id = character_id(next_utf8(word, at));
+    if (id >= 0 && scratch.forbids(id)) id = -1;
     const bool unknown = id < 0 && byte_ids_.empty();
     if (id >= 0) {
       add(id);
@@ -65,7 +66,7 @@ void Bpe::push_candidate(Scratch& scratch, std::int32_t left, bool heapify) cons
   const Symbol& symbol = scratch.symbols[static_cast<std::size_t>(left)];
   if (symbol.next < 0) return;
   const Merge* merge = find_merge(symbol.id, scratch.symbols[static_cast<std::size_t>(symbol.next)].id);
-  if (merge == nullptr) return;
+  if (merge == nullptr || scratch.forbids(merge->id)) return;
   const auto rank = static_cast<std::uint64_t>(merge->rank);
   scratch.heap.push_back({rank << 32 | static_cast<std::uint32_t>(left), merge->id});
   if (heapify) std::push_heap(scratch.heap.begin(), scratch.heap.end(), later);
@@ -103,7 +104,7 @@ void Bpe::merge_all(Scratch& scratch) const {
 void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const {
   assert(word.size() <= std::numeric_limits<std::int32_t>::max());
   if (ignore_merges_) {
-    if (const auto id = vocabulary_.id_of(word)) {
+    if (const auto id = vocabulary_.id_of(word); id && !scratch.forbids(*id)) {
       ids.push_back(*id);
       return;
     }

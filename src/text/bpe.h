@@ -38,6 +38,13 @@ class Bpe {
     std::vector<Symbol> symbols;
     std::vector<Candidate> heap;
     std::uint64_t candidates = 0;  // taken from the heap so far: the measure of the cost
+    // [id]: pieces that must not come out (unk_token may). Null: all may.
+    const std::vector<bool>* forbidden = nullptr;
+
+    bool forbids(std::int32_t id) const {
+      return forbidden != nullptr && static_cast<std::size_t>(id) < forbidden->size() &&
+             (*forbidden)[static_cast<std::size_t>(id)];
+    }
   };
 
   // Appends the ids of a word of at most 2^31 - 1 bytes of well-formed UTF-8.

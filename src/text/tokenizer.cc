@@ -54,7 +54,17 @@ struct Tokenizer::Impl {
   Status read(Component& root);
   Status encode_text(std::string text, bool at_start, text::Bpe::Scratch& scratch,
                      std::vector<std::int32_t>& ids) const;
-  Status encode(std::string_view text, std::vector<std::int32_t>& ids) const;
+  // A part of the text that is normalized on its own, and whether it is free of guarded bytes.
+  struct Part {
+    std::string_view text;
+    bool trusted;
+  };
+  Status parts_of(std::string_view segment, std::size_t offset, const text::ControlGuard* guard,
+                  std::vector<Part>& parts) const;
+  Status encode_part(const Part& part, bool at_start, const text::ControlGuard* guard,
+                     text::Bpe::Scratch& scratch, std::vector<std::int32_t>& ids) const;
+  // `guard` may be null: nothing is forbidden.
+  Status encode(std::string_view text, const text::ControlGuard* guard, std::vector<std::int32_t>& ids) const;
   std::optional<std::string_view> token_of(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
   Result<std::string_view> piece_to_decode(std::int32_t id) const;
@@ -133,31 +143,101 @@ Status Tokenizer::Impl::encode_text(std::string text, bool at_start, text::Bpe::
   return Status();
 }
 
-Status Tokenizer::Impl::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
+// Normalization does not say where its bytes came from. So a control token that is looked for in normalized
+// text counts only where the template's own bytes make it up by themselves: there the segment is cut.
+Status Tokenizer::Impl::parts_of(std::string_view segment, std::size_t offset,
+                                 const text::ControlGuard* guard, std::vector<Part>& parts) const {
+  if (guard == nullptr || !guard->touches_plain(offset, offset + segment.size())) {
+    parts.push_back({segment, true});
+    return Status();
+  }
+  std::size_t done = 0;
+  const auto look = [&](std::size_t begin, std::size_t end) -> Status {  // at bytes that are not plain
+    if (begin >= end) return Status();
+    std::string normal(segment.substr(begin, end - begin));
+    if (Status status = normalizer.apply(normal); !status.ok()) return status;
+    std::vector<text::Segment> found;
+    added.split_normalized(normal, nullptr, found);
+    const bool control = std::any_of(found.begin(), found.end(), [&](const text::Segment& s) {
+      return s.id >= 0 && guard->is_control(s.id);
+    });
+    if (!control) return Status();
+    if (done < begin) parts.push_back({segment.substr(done, begin - done), false});
+    parts.push_back({segment.substr(begin, end - begin), true});
+    done = end;
+    return Status();
+  };
+  std::size_t at = 0;
+  for (const text::Span& span : guard->plain) {
+    if (span.end <= offset) continue;
+    if (span.begin >= offset + segment.size()) break;
+    if (Status status = look(at, span.begin > offset ? span.begin - offset : 0); !status.ok()) return status;
+    at = span.end - offset;
+  }
+  if (Status status = look(at, segment.size()); !status.ok()) return status;
+  if (done < segment.size()) parts.push_back({segment.substr(done), false});
+  return Status();
+}
+
+Status Tokenizer::Impl::encode_part(const Part& part, bool at_start, const text::ControlGuard* guard,
+                                    text::Bpe::Scratch& scratch, std::vector<std::int32_t>& ids) const {
+  std::string normal(part.text);
+  if (Status status = normalizer.apply(normal); !status.ok()) return status;
+  std::vector<text::Segment> cut;
+  text::ControlGuard all;  // in a part that is not trusted every byte is guarded
+  if (!part.trusted) all = {guard->control, {{0, normal.size()}}};
+  added.split_normalized(normal, part.trusted ? nullptr : &all, cut);
+  scratch.forbidden = part.trusted ? nullptr : &guard->control;
+  for (const text::Segment& word : cut) {
+    if (word.id >= 0) {
+      ids.push_back(word.id);
+      continue;
+    }
+    if (Status status =
+            encode_text(std::string(word.text), at_start && word.text.data() == normal.data(), scratch, ids);
+        !status.ok())
+      return status;
+  }
+  return Status();
+}
+
+Status Tokenizer::Impl::encode(std::string_view text, const text::ControlGuard* guard,
+                               std::vector<std::int32_t>& ids) const {
   text::Bpe::Scratch scratch;
-  std::vector<text::Segment> raw, cut;
-  added.split_raw(text, raw);
+  std::vector<text::Segment> raw;
+  std::vector<Part> parts;
+  added.split_raw(text, guard, raw);
   for (const text::Segment& segment : raw) {
     if (segment.id >= 0) {
       ids.push_back(segment.id);
       continue;
     }
-    std::string normal(segment.text);
-    if (Status status = normalizer.apply(normal); !status.ok()) return status;
-    cut.clear();
-    added.split_normalized(normal, cut);
-    for (const text::Segment& part : cut) {
-      if (part.id >= 0) {
-        ids.push_back(part.id);
-        continue;
-      }
-      const bool at_start = segment.text.data() == text.data() && part.text.data() == normal.data();
-      if (Status status = encode_text(std::string(part.text), at_start, scratch, ids); !status.ok())
+    parts.clear();
+    const auto offset = static_cast<std::size_t>(segment.text.data() - text.data());
+    if (Status status = parts_of(segment.text, offset, guard, parts); !status.ok()) return status;
+    for (const Part& part : parts) {
+      if (Status status = encode_part(part, part.text.data() == text.data(), guard, scratch, ids);
+          !status.ok())
         return status;
     }
   }
   return Status();
 }
+
+namespace {
+
+Status check_text(std::string_view text) {
+  if (text.size() > text::kMaxTextBytes) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("text of {} bytes, the limit is {}", text.size(), text::kMaxTextBytes));
+  }
+  if (const std::size_t bad = find_invalid_utf8(text); bad != text.npos) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("text is not UTF-8 at byte {}", bad));
+  }
+  return Status();
+}
+
+}  // namespace
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
 
@@ -173,18 +253,34 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
 
 Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, bool special) const {
   return guarded("encoding text", [&]() -> Result<std::vector<std::int32_t>> {
-    if (text.size() > text::kMaxTextBytes) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("text of {} bytes, the limit is {}", text.size(), text::kMaxTextBytes));
-    }
-    if (const std::size_t bad = find_invalid_utf8(text); bad != text.npos) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("text is not UTF-8 at byte {}", bad));
-    }
+    if (Status status = check_text(text); !status.ok()) return status;
     std::vector<std::int32_t> ids;
     if (special) ids = impl_->post_processor.before();
-    if (Status status = impl_->encode(text, ids); !status.ok()) return status;
+    if (Status status = impl_->encode(text, nullptr, ids); !status.ok()) return status;
     const auto& after = impl_->post_processor.after();
     if (special) ids.insert(ids.end(), after.begin(), after.end());
+    return ids;
+  });
+}
+
+Result<std::vector<std::int32_t>> Tokenizer::encode_segments(std::span<const TextSegment> segments,
+                                                             std::string_view markup) const {
+  return guarded("encoding text", [&]() -> Result<std::vector<std::int32_t>> {
+    std::string text;
+    text::ControlGuard guard{impl_->added.control_ids(markup), {}};
+    for (const TextSegment& segment : segments) {
+      const std::size_t begin = text.size();
+      text += segment.text;
+      if (!segment.plain || segment.text.empty()) continue;
+      if (!guard.plain.empty() && guard.plain.back().end == begin) {
+        guard.plain.back().end = text.size();
+      } else {
+        guard.plain.push_back({begin, text.size()});
+      }
+    }
+    if (Status status = check_text(text); !status.ok()) return status;
+    std::vector<std::int32_t> ids;
+    if (Status status = impl_->encode(text, &guard, ids); !status.ok()) return status;
     return ids;
   });
 }

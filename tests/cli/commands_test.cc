@@ -265,7 +265,7 @@ TEST(CliTokenize, IdsAndTextGoBothWays) {
 TEST(Cli, HelpAndVersionGoToStdoutAndEndWell) {
   EXPECT_EQ(run_program({"--version"}).out, "windrow " WINDROW_VERSION "\n");
   EXPECT_EQ(run_program({"--version"}).code, 0);
-  for (const char* sub : {"generate", "logits", "plan", "tokenize", "detokenize"}) {
+  for (const char* sub : {"generate", "logits", "plan", "quality", "tokenize", "detokenize"}) {
     const Ended end = run_program({sub, "--help"});
     EXPECT_EQ(end.code, 0);
     EXPECT_NE(end.out.find("--model"), std::string::npos);
@@ -274,7 +274,7 @@ TEST(Cli, HelpAndVersionGoToStdoutAndEndWell) {
 }
 
 TEST(Cli, HelpFitsATerminalAndTellsTheRangeOfEveryNumber) {
-  for (const char* sub : {"generate", "logits", "plan"}) {
+  for (const char* sub : {"generate", "logits", "plan", "quality"}) {
     std::istringstream help(run_program({sub, "--help"}).out);
     std::string all;
     for (std::string line; std::getline(help, line);) {

@@ -118,7 +118,9 @@ TEST(CliErrors, CodecsAreCheckedAgainstTheModel) {
 
 TEST(CliErrors, TheCommandLineItself) {
   expect_errors({
-      {{}, 2, "a subcommand is needed: generate, logits, plan, tokenize, detokenize"},
+      {{},
+       2,
+       "a subcommand is needed: generate, chat, logits, plan, quality, convert, bench, tokenize, detokenize"},
       {{"sing"}, 2, "\"sing\" is no subcommand"},
       {{"generate", "--ids", "1"}, 2, "--model is required"},
       {{"plan", "--model", kTiny}, 2, "--context is required"},

@@ -162,5 +162,115 @@ TEST(Generator, ReuseGivesTheSameTextAsAFreshOne) {
   EXPECT_EQ(must(used.generator.generate(a, options)).ids, must(fresh.generator.generate(a, options)).ids);
 }
 
+// A generator whose row can lose `rollback` tokens whatever its windows.
+struct RollbackEngine : Engine {
+  RollbackEngine(const Codec& codec, int rollback) : Engine(kTiny, codec, 128) {
+    generator = must(Generator::create(
+        model, KvChoice(codec),
+        {.rows = 1, .tokens = 128, .step_tokens = 64, .rollback = rollback, .total_tokens = 0}, pool));
+  }
+};
+
+std::vector<std::int32_t> counting(int first, int n) {
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < n; i++) ids.push_back(first + i % 17);
+  return ids;
+}
+
+TEST(GeneratorReuse, ATurnThatExtendsTheRowRunsOnlyWhatIsNew) {
+  for (const Codec& codec : {Codec::bf16(), Codec::affine(4, 32)}) {
+    RollbackEngine e(codec, 0), fresh(codec, 0);
+    GenerateOptions options;
+    options.max_tokens = 6;
+    options.reuse = true;
+    std::vector<std::int32_t> talk = counting(1, 20);
+    int in_row = 0;
+    for (int turn = 0; turn < 4; turn++) {
+      std::vector<int> prefill;
+      options.on_prefill = [&](int done, int total) { prefill.insert(prefill.end(), {done, total}); };
+      const Generation g = must(e.generator.generate(talk, options));
+      EXPECT_EQ(g.reused, in_row);
+      EXPECT_EQ(g.lost, 0);
+      EXPECT_EQ(g.lost_because, "");
+      EXPECT_EQ(prefill, (std::vector<int>{static_cast<int>(talk.size()), static_cast<int>(talk.size())}));
+      in_row = g.length;
+      EXPECT_EQ(in_row, static_cast<int>(talk.size()) + 5);  // the last token was not fed back
+      GenerateOptions plain;
+      plain.max_tokens = 6;
+      EXPECT_EQ(must(fresh.generator.generate(talk, plain)).ids, g.ids) << "turn " << turn;
+      talk.insert(talk.end(), g.ids.begin(), g.ids.end());
+      for (const std::int32_t id : {3, 9, 4 + turn}) talk.push_back(id);
+    }
+  }
+}
+
+TEST(GeneratorReuse, AnEditedTailIsCutOffTheRowWithinTheRollback) {
+  RollbackEngine e(Codec::bf16(), 8), fresh(Codec::bf16(), 0);
+  GenerateOptions options;
+  options.max_tokens = 4;
+  options.reuse = true;
+  std::vector<std::int32_t> talk = counting(1, 60);
+  (void)must(e.generator.generate(talk, options));
+  talk[58] = 90;  // of 63 positions the last 5 are stale; the tiny model's window of 8 has long passed
+  talk.push_back(91);
+  const Generation g = must(e.generator.generate(talk, options));
+  EXPECT_EQ(g.reused, 58);
+  EXPECT_EQ(g.lost, 0);
+  options.reuse = false;
+  EXPECT_EQ(must(fresh.generator.generate(talk, options)).ids, g.ids);
+}
+
+TEST(GeneratorReuse, WhatTheWindowPassedIsRunAgainAndTheReasonIsTold) {
+  RollbackEngine e(Codec::bf16(), 0), fresh(Codec::bf16(), 0);
+  GenerateOptions options;
+  options.max_tokens = 4;
+  options.reuse = true;
+  std::vector<std::int32_t> talk = counting(1, 100);
+  (void)must(e.generator.generate(talk, options));
+  talk[10] = 90;
+  const Generation g = must(e.generator.generate(talk, options));
+  EXPECT_EQ(g.reused, 0);
+  EXPECT_EQ(g.lost, 10);
+  EXPECT_NE(g.lost_because.find("10"), std::string::npos) << g.lost_because;
+  options.reuse = false;
+  EXPECT_EQ(must(fresh.generator.generate(talk, options)).ids, g.ids);
+}
+
+TEST(GeneratorReuse, TheSamePromptAgainRunsItsLastTokenOnly) {
+  RollbackEngine e(Codec::bf16(), 16);
+  GenerateOptions options;
+  options.max_tokens = 5;
+  options.reuse = true;
+  const std::vector<std::int32_t> talk = counting(1, 40);
+  const Generation first = must(e.generator.generate(talk, options));
+  EXPECT_EQ(first.reused, 0);
+  const Generation again = must(e.generator.generate(talk, options));
+  EXPECT_EQ(again.reused, 39);
+  EXPECT_EQ(again.ids, first.ids);
+}
+
+TEST(GeneratorReuse, AnErrorLosesTheRowAndACancelledPrefillKeepsWhatItDid) {
+  RollbackEngine e(Codec::bf16(), 0);
+  GenerateOptions options;
+  options.max_tokens = 2;
+  options.reuse = true;
+  options.prefill_chunk = 8;
+  std::vector<std::int32_t> talk = counting(1, 32);
+  std::atomic<bool> cancel{false};
+  options.cancel = &cancel;
+  options.on_prefill = [&](int done, int) { cancel = done >= 16; };
+  EXPECT_EQ(must(e.generator.generate(talk, options)).length, 16);
+  cancel = false;
+  options.on_prefill = nullptr;
+  const Generation rest = must(e.generator.generate(talk, options));
+  EXPECT_EQ(rest.reused, 16);
+  std::vector<std::int32_t> wrong = talk;
+  wrong.push_back(1 << 20);
+  EXPECT_FALSE(e.generator.generate(wrong, options).ok());
+  const Generation after = must(e.generator.generate(talk, options));
+  EXPECT_EQ(after.reused, 0);
+  EXPECT_EQ(after.ids, rest.ids);
+}
+
 }  // namespace
 }  // namespace windrow

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -69,11 +70,30 @@ TEST(TensorStream, ShapesThatOverflowAndReservedNamesAreRefused) {
   EXPECT_EQ(folder.entries(), 0);
 }
 
+TEST(TensorStream, SeveralTensorsAndMetadataStandInTheOrderGiven) {
+  const TempFolder folder;
+  const std::string path = folder.path("t.safetensors");
+  const TensorInfo infos[] = {{"z", DType::kU8, {3}}, {"a", DType::kU16, {2, 1}}, {"none", DType::kF32, {0}}};
+  Result<TensorStream> stream = TensorStream::create(path, infos, {{"format", "mlx"}});
+  ASSERT_TRUE(stream.ok()) << stream.status().message();
+  const std::uint8_t bytes[] = {1, 2, 3, 4, 5, 6, 7};
+  for (const std::uint8_t& b : bytes) EXPECT_TRUE(stream->append(std::as_bytes(std::span(&b, 1))).ok());
+  ASSERT_TRUE(stream->finish().ok());
+  const SafetensorsFile file = SafetensorsFile::open(path).value();
+  EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "mlx"}}));
+  ASSERT_EQ(file.tensors().size(), 3u);
+  EXPECT_EQ(std::memcmp(file.find("z")->bytes.data(), bytes, 3), 0);
+  EXPECT_EQ(std::memcmp(file.find("a")->bytes.data(), bytes + 3, 4), 0);
+  const TensorInfo twice[] = {{"z", DType::kU8, {3}}, {"z", DType::kU8, {3}}};
+  EXPECT_EQ(TensorStream::create(path, twice).status().message(),
+            path + ": tensor \"z\": the name is given twice");
+}
+
 class FullDisk : public FileOps {
  public:
   int writes = 0;
   ssize_t write(int fd, const void* data, std::size_t size) override {
-    if (++writes <= 2) return FileOps::write(fd, data, size);  // the header fits
+    if (++writes <= 1) return FileOps::write(fd, data, size);  // the header fits
     errno = ENOSPC;
     return -1;
   }

@@ -253,7 +253,7 @@ TEST(Config, CodesTellBrokenFilesFromUnsupportedOnes) {
     return parse_config(config_text("gemma3_text", members), "").status().code();
   };
   EXPECT_EQ(code({{"hidden_size", -1}}), StatusCode::kCorrupt);
-  EXPECT_EQ(code({{"quantization", {{"bits", 4}}}}), StatusCode::kUnsupported);
+  EXPECT_EQ(code({{"quantization", {{"mode", "mxfp4"}}}}), StatusCode::kUnsupported);
   EXPECT_EQ(code({{"rope_scaling", {{"rope_type", "mrope"}}}}), StatusCode::kUnsupported);
   EXPECT_EQ(code({{"use_bidirectional_attention", true}}), StatusCode::kUnsupported);
   EXPECT_EQ(load_config("/no/such/folder").status().code(), StatusCode::kIo);

@@ -107,8 +107,8 @@ TEST(Forward, QuantizedStateGivesTheSameBitsForAnyChunkSizeAndThreadCount) {
 
 TEST(Forward, KeysAndValuesMayHaveDifferentCodecsInEachKindOfLayer) {
   KvChoice kv;
-  kv.sliding_keys = Codec::affine(8), kv.sliding_values = Codec::affine(5, 32);
-  kv.full_keys = Codec::f16(), kv.full_values = Codec::f32();
+  kv.sliding = {Codec::affine(8), Codec::affine(5, 32)};
+  kv.full = {Codec::f16(), Codec::f32()};
   Session s(kTiny, kv, room(64)), exact(kTiny, KvChoice(Codec::f32()), room(64));
   const std::vector<std::int32_t> prompt = Golden(kTiny).ids("prompt");
   const std::vector<float> want = exact.logits(prompt, kWhole), got = s.logits(prompt, 5);

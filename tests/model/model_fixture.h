@@ -56,9 +56,10 @@ struct Session {
   StateStore store;
   Runner runner;
 
-  Session(const std::string& folder, const KvChoice& kv, const Limits& limits, int threads = 1)
+  Session(const std::string& folder, const KvChoice& kv, const Limits& limits, int threads = 1,
+          const LoadOptions& options = {})
       : pool(must(ThreadPool::create(threads))),
-        model(must(Model::load(folder, pool))),
+        model(must(Model::load(folder, pool, options))),
         plan(must(model.plan(kv, limits))),
         store(must(StateStore::create(plan, {.poison = true}))),
         runner(must(Runner::create(model, plan, pool))) {}

@@ -1,5 +1,5 @@
-// The parts of the tokenizer against what Hugging Face tokenizers do (tests/data/tokenizers/variants.json,
-// written by make_variants.js beside it).
+// The parts of the tokenizer against what Hugging Face tokenizers do (variants.json and byte_level.json of
+// tests/data/tokenizers, written by make_variants.js and make_byte_level.js beside them).
 #include <gtest/gtest.h>
 
 #include "text/component.h"
@@ -15,6 +15,11 @@ using nlohmann::json;
 
 const json& variants() {
   static const json all = read_test_json("tokenizers/variants.json");
+  return all;
+}
+
+const json& byte_level() {
+  static const json all = read_test_json("tokenizers/byte_level.json");
   return all;
 }
 
@@ -34,9 +39,8 @@ TEST(Variants, EachNormalizerGivesTheTextOfHuggingFace) {
   }
 }
 
-TEST(Variants, EachPreTokenizerCutsTheWordsOfHuggingFace) {
-  ASSERT_GE(variants().at("pre_tokenizers").size(), 40u);
-  for (const json& variant : variants().at("pre_tokenizers")) {
+void check_pre_tokenizers(const json& list) {
+  for (const json& variant : list) {
     SCOPED_TRACE(variant.at("config").dump());
     Status error;
     Component component(variant.at("config"), "f", error, "pre_tokenizer");
@@ -52,6 +56,16 @@ TEST(Variants, EachPreTokenizerCutsTheWordsOfHuggingFace) {
       EXPECT_EQ(json(got).dump(), c[1].dump()) << c[0].dump();
     }
   }
+}
+
+TEST(Variants, EachPreTokenizerCutsTheWordsOfHuggingFace) {
+  ASSERT_GE(variants().at("pre_tokenizers").size(), 40u);
+  check_pre_tokenizers(variants().at("pre_tokenizers"));
+}
+
+TEST(Variants, TheByteLevelExpressionsOfPublishedModelsCutTheWordsOfHuggingFace) {
+  ASSERT_GE(byte_level().at("pre_tokenizers").size(), 11u);
+  check_pre_tokenizers(byte_level().at("pre_tokenizers"));
 }
 
 TEST(Variants, EachDecoderGivesTheTextOfHuggingFace) {
@@ -95,9 +109,8 @@ json file_of(const json& variant) {
   return file;
 }
 
-TEST(Variants, EachTokenizerGivesTheIdsAndTheTextOfHuggingFace) {
-  ASSERT_GE(variants().at("tokenizers").size(), 15u);
-  for (const json& variant : variants().at("tokenizers")) {
+void check_tokenizers(const json& list) {
+  for (const json& variant : list) {
     SCOPED_TRACE(variant.at("patch").dump());
     const auto tokenizer = Tokenizer::parse(file_of(variant).dump());
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
@@ -111,6 +124,16 @@ TEST(Variants, EachTokenizerGivesTheIdsAndTheTextOfHuggingFace) {
       EXPECT_EQ(*tokenizer->decode(wanted, true), c.at("decoded_all").get<std::string>());
     }
   }
+}
+
+TEST(Variants, EachTokenizerGivesTheIdsAndTheTextOfHuggingFace) {
+  ASSERT_GE(variants().at("tokenizers").size(), 15u);
+  check_tokenizers(variants().at("tokenizers"));
+}
+
+TEST(Variants, ByteLevelTokenizersOfPublishedShapesGiveTheIdsAndTheTextOfHuggingFace) {
+  ASSERT_GE(byte_level().at("tokenizers").size(), 7u);
+  check_tokenizers(byte_level().at("tokenizers"));
 }
 
 }  // namespace

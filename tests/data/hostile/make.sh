@@ -274,10 +274,31 @@ config rope_partial \
 config attention_bias '"attention_bias" is true, which is not supported for gemma3_text' 'attention_bias=true'
 config bidirectional '"use_bidirectional_attention" is true, only causal attention is supported' \
   'use_bidirectional_attention=true'
-config quantized_mlx '"quantization" is present, quantized checkpoints are not supported' \
-  'quantization={"group_size": 64, "bits": 4}'
-config quantized_hf '"quantization_config" is present, quantized checkpoints are not supported' \
-  'quantization_config={"quant_method": "awq"}'
+config quantized_by_another "\"quantization_config.quant_method\" is \"awq\", only MLX's affine quantization is supported" \
+  'quantization_config={"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": true}'
+config quantized_fp8 "\"quantization_config.quant_method\" is \"fp8\", only MLX's affine quantization is supported" \
+  'quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]}'
+config quantized_mode '"quantization.mode" is "mxfp4", supported is "affine"' \
+  'quantization={"group_size": 32, "bits": 4, "mode": "mxfp4"}'
+config quantized_is_array '"quantization" is an array of 0, expected an object' 'quantization=[]'
+config quantized_empty '"quantization.group_size" is missing' 'quantization={}'
+config quantized_bits_missing '"quantization.bits" is missing' 'quantization={"group_size": 64}'
+config quantized_bits_7 '"quantization.bits" is 7, supported are 2, 3, 4, 5, 6 and 8' \
+  'quantization={"group_size": 64, "bits": 7}'
+config quantized_bits_text '"quantization.bits" is "4", expected an integer from 1 to 1024' \
+  'quantization={"group_size": 64, "bits": "4"}'
+config quantized_bits_negative '"quantization.bits" is -4, expected an integer from 1 to 1024' \
+  'quantization={"group_size": 64, "bits": -4}'
+config quantized_group_16 '"quantization.group_size" is 16, supported are 32, 64 and 128' \
+  'quantization={"group_size": 16, "bits": 4}'
+config quantized_group_huge '"quantization.group_size" is 18446744073709551615, expected an integer from 1 to 1024' \
+  'quantization={"group_size": 18446744073709551615, "bits": 4}'
+config quantized_module_bits '"quantization.model.embed_tokens.bits" is 9, supported are 2, 3, 4, 5, 6 and 8' \
+  'quantization={"group_size": 64, "bits": 4, "model.embed_tokens": {"group_size": 64, "bits": 9}}'
+config quantized_module_mode '"quantization.model.embed_tokens.mode" is "nvfp4", supported is "affine"' \
+  'quantization={"group_size": 64, "bits": 4, "model.embed_tokens": {"group_size": 16, "bits": 4, "mode": "nvfp4"}}'
+config quantized_module_number '"quantization.model.embed_tokens" is 6, expected an object or a boolean for a module' \
+  'quantization={"group_size": 64, "bits": 4, "model.embed_tokens": 6}'
 config dtype_f8 '"torch_dtype" is "float8_e4m3fn", supported are bfloat16, float16 and float32' 'torch_dtype="float8_e4m3fn"'
 config tie_is_number '"tie_word_embeddings" is 1, expected true or false' 'tie_word_embeddings=1'
 config eos_beyond_vocab '"eos_token_id" is 320, expected 0 to 319' 'eos_token_id=[1, 320]'

@@ -9,7 +9,9 @@
 // with short probes (Probes), and ratios of neighbours are compared.
 #pragma once
 
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +44,8 @@ void keep(const T& value) {
 }
 
 namespace internal {
+
+#if defined(__x86_64__)
 
 // Four streams a thread with a software prefetch of 1 KiB ahead each: what reads fastest here.
 __attribute__((target("avx2"))) inline void read_lines(const std::byte* data, std::size_t bytes) {
@@ -148,6 +152,23 @@ __attribute__((target("avx512f,avx512bf16"))) inline double bf16_avx512(long rou
 
 #undef WINDROW_PROBE_UNROLL
 
+inline auto widest_fma() { return __builtin_cpu_supports("avx512f") ? fma_avx512 : fma_avx2; }
+inline auto widest_int8() { return __builtin_cpu_supports("avx512vnni") ? int8_vnni : int8_avx2; }
+inline bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+inline bool has_bf16() { return __builtin_cpu_supports("avx512bf16"); }
+
+#else  // no probes yet: rates of 0, which say so
+
+inline void read_lines(const std::byte*, std::size_t) {}
+inline double widest_fma_of(long) { return 0; }
+inline auto widest_fma() { return widest_fma_of; }
+inline auto widest_int8() { return widest_fma_of; }
+inline constexpr auto bf16_avx512 = widest_fma_of;
+inline bool supported() { return false; }
+inline bool has_bf16() { return false; }
+
+#endif
+
 // Operations a second of probe(rounds), which says how many it did; all threads.
 template <typename Probe>
 double rate_of(ThreadPool& pool, long rounds, const Probe& probe) {
@@ -166,8 +187,6 @@ double best_rate_of(ThreadPool& pool, int repeats, const Probe& probe) {
   return best;
 }
 
-inline auto widest_fma() { return __builtin_cpu_supports("avx512f") ? fma_avx512 : fma_avx2; }
-
 // Bytes a second of reading from `data` on, a share a thread.
 inline double read_rate(ThreadPool& pool, const std::byte* data, std::size_t bytes) {
   const auto threads = static_cast<std::size_t>(pool.threads());
@@ -182,15 +201,14 @@ inline double read_rate(ThreadPool& pool, const std::byte* data, std::size_t byt
 // Operations a second of the other units, for information: products of bytes with sums (VNNI, or AVX2's pair
 // of instructions), and of bf16 pairs (0: this machine has none).
 inline double int8_ops_per_second(ThreadPool& pool) {
-  return internal::best_rate_of(
-      pool, 3, __builtin_cpu_supports("avx512vnni") ? internal::int8_vnni : internal::int8_avx2);
+  return internal::supported() ? internal::best_rate_of(pool, 3, internal::widest_int8()) : 0;
 }
 inline double bf16_flops_per_second(ThreadPool& pool) {
-  return __builtin_cpu_supports("avx512bf16") ? internal::best_rate_of(pool, 3, internal::bf16_avx512) : 0;
+  return internal::has_bf16() ? internal::best_rate_of(pool, 3, internal::bf16_avx512) : 0;
 }
 
 // Needs AVX2, as every x86 machine worth a benchmark has; 0 without.
-inline bool probes_supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+inline bool probes_supported() { return internal::supported(); }
 
 // Bytes a second of reading a buffer beyond any L3, once, all threads at once; best of `repeats`.
 inline double read_bytes_per_second(ThreadPool& pool, int repeats = 3) {
@@ -229,6 +247,7 @@ class Probes {
   }
 
   Rates now() {
+    if (!probes_supported()) return {};
     const std::byte* from = buffer_.data() + at_;
     at_ = (at_ + kChunk) % kBuffer;
     const double read = internal::read_rate(pool_, from, kChunk);
