@@ -67,8 +67,8 @@ class WINDROW_API Sampler {
   std::unique_ptr<Impl> impl_;
 };
 
-enum class FinishReason { kStop, kLength, kCancelled };
-// "stop", "length", "cancelled".
+enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kFailed };
+// "stop", "length", "cancelled", "deadline", "failed".
 WINDROW_API const char* finish_reason_name(FinishReason reason) noexcept;
 
 struct GenerateOptions {

@@ -56,6 +56,7 @@ void add_convert(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
 void add_quality(CLI::App& app, Run& run);
+void add_batch(CLI::App& app, Run& run);
 void add_tokenize(CLI::App& app, Run& run);
 void add_detokenize(CLI::App& app, Run& run);
 

@@ -68,6 +68,7 @@ int run_program(int argc, char** argv) {
   add_generate(app, run);
   add_chat(app, run);
   add_session(app, run);
+  add_batch(app, run);
   add_logits(app, run);
   add_plan(app, run);
   add_quality(app, run);

@@ -32,6 +32,8 @@ const char* finish_reason_name(FinishReason reason) noexcept {
     case FinishReason::kStop: return "stop";
     case FinishReason::kLength: return "length";
     case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kDeadline: return "deadline";
+    case FinishReason::kFailed: return "failed";
   }
   return "unknown";
 }

@@ -1,0 +1,67 @@
+// Drafts for speculative decoding: guesses of the next tokens, which the target model verifies in one step.
+//
+// Verification: the step runs the row's last token and the draft; each node's logits choose the next token as
+// plain decoding would (same sampler, same draw number). Where a child of the node holds that token the walk
+// goes on from it; else it ends. So every token is one that plain decoding would have chosen: greedy and
+// sampled output alike are the same as without drafts, bit for bit, and a draft only decides how many tokens
+// a step gives. (With a draft that is not random, as these are, this accepts as often as rejection sampling
+// would: a token d with the target's probability p(d). Leviathan et al., arXiv 2211.17192.)
+//
+// Thread safety: one call at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "windrow/export.h"
+#include "windrow/status.h"
+#include "windrow/step_model.h"
+#include "windrow/store.h"
+
+namespace windrow {
+
+// Tokens behind a text's last one. A chain, or a tree: node i follows node parents[i] < i, -1 the text
+// itself.
+struct Draft {
+  std::vector<std::int32_t> tokens;
+  std::vector<int> parents;  // empty: a chain
+};
+
+// A row that wants a draft.
+struct DraftRequest {
+  std::uint64_t id = 0;                  // the same for a text's whole life
+  std::span<const std::int32_t> tokens;  // the text, at least one token; it only grows between calls
+  int most = 0;                          // tokens, at least 1
+};
+
+class WINDROW_API Drafter {
+ public:
+  virtual ~Drafter() = default;
+  // drafts[i] for requests[i], with at most its `most` tokens; may be empty. An error means no drafts this
+  // time: the scheduler decodes on without.
+  virtual Status propose(std::span<const DraftRequest> requests, std::span<Draft> drafts) = 0;
+  // A text that ended.
+  virtual void forget(std::uint64_t id) = 0;
+};
+
+// Looks for the text's last few tokens earlier in the text and drafts what followed there: the longest match
+// of up to `longest` tokens, the latest place of equals. No model; O(longest) a token.
+struct NgramOptions {
+  int shortest = 2;
+  int longest = 5;
+};
+WINDROW_API Result<std::unique_ptr<Drafter>> make_ngram_drafter(const NgramOptions& options = {});
+
+// A smaller model of the same vocabulary, greedy, with rows of its own in its own store, which follow the
+// texts. `store` needs limits of rollback >= the most drafted tokens, as many rows as texts and their tokens;
+// recurrent draft models are refused (their rows can't be cut). branches > 1: a tree whose root has the draft
+// model's best `branches` tokens, each followed by its own chain, together at most `most` nodes; the target's
+// plan then needs as many Limits::tree_nodes.
+// `model` and `store` must outlive the drafter; nobody else uses the store.
+WINDROW_API Result<std::unique_ptr<Drafter>> make_model_drafter(StepModel& model, StateStore& store,
+                                                                int branches = 1);
+
+}  // namespace windrow
