@@ -120,8 +120,8 @@ TEST(CliErrors, TheCommandLineItself) {
   expect_errors({
       {{},
        2,
-       "a subcommand is needed: generate, chat, session, logits, plan, quality, convert, bench, tokenize, "
-       "detokenize"},
+       "a subcommand is needed: generate, chat, session, batch, logits, plan, quality, convert, bench, "
+       "tokenize, detokenize"},
       {{"sing"}, 2, "\"sing\" is no subcommand"},
       {{"generate", "--ids", "1"}, 2, "--model is required"},
       {{"plan", "--model", kTiny}, 2, "--context is required"},
