@@ -1,5 +1,5 @@
-// Texts of JSON that are written without a Json: building and destroying one allocates in ways that leak or end
-// the process without memory.
+// Texts of JSON that are written without a Json: building and destroying one allocates in ways that leak or
+// end the process without memory.
 #pragma once
 
 #include <string>
