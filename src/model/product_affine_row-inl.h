@@ -32,14 +32,16 @@ HWY_INLINE RowInput row_input(const std::int32_t* x, std::size_t group, Compute 
 // unpacked to words.
 constexpr bool in_bytes(int bits) { return bits <= 4; }
 
+// References: a struct that holds vectors has a constructor without the target's attributes (ARM).
 struct RowSums {
-  VecI high[kParts], low[kParts];  // in_bytes: words
-  VecI upper[kParts];
-  VecI lower[kParts];  // words where byte_steps() >= 8
+  VecI (&high)[kParts];  // in_bytes: words
+  VecI (&low)[kParts];
+  VecI (&upper)[kParts];
+  VecI (&lower)[kParts];  // words where byte_steps() >= 8
 };
 
 template <int bits, Compute compute, int j>
-HWY_INLINE void row_quad(const std::byte* chunk, const RowInput& x, RowSums& sums) {
+HWY_INLINE void row_quad(const std::byte* chunk, const RowInput& x, const RowSums& sums) {
   const I d;
   WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) {
     const VecI v = code_bytes<bits, j>(chunk, p);
@@ -65,7 +67,8 @@ HWY_INLINE void row_quad(const std::byte* chunk, const RowInput& x, RowSums& sum
 template <int bits, Compute compute>
 HWY_INLINE void row_chunk(const std::byte* chunk, const RowInput& x, VecI (&upper)[kParts],
                           VecI (&lower)[kParts]) {
-  RowSums sums;
+  VecI high[kParts], low[kParts], of_words[kParts], of_bytes[kParts];
+  const RowSums sums{high, low, of_words, of_bytes};
   constexpr bool wide = byte_steps(bits) < 8;
   WINDROW_UNROLL for (std::size_t p = 0; p < kParts; p++) {
     sums.high[p] = sums.low[p] = hn::Zero(I());
