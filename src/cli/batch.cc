@@ -38,8 +38,7 @@ struct Running {
 
 class Batch {
  public:
-  Batch(const BatchFlags& flags, const Tokenizer* tokenizer, BatchOutput& out)
-      : flags_(flags), tokenizer_(tokenizer), out_(out) {}
+  Batch(const Tokenizer* tokenizer, BatchOutput& out) : tokenizer_(tokenizer), out_(out) {}
 
   // Submits a line, or writes its error.
   void submit(Scheduler& scheduler, const BatchLine& line) {
@@ -116,7 +115,6 @@ class Batch {
     return text.substr(0, end);
   }
 
-  const BatchFlags& flags_;
   const Tokenizer* tokenizer_;
   BatchOutput& out_;
   std::map<RequestId, Running> running_;
@@ -193,7 +191,7 @@ int run_batch(const BatchFlags& flags) {
   options.drafter = draft ? draft->drafter() : nullptr;
   Scheduler scheduler = need(Scheduler::create(step_model, store, options));
 
-  Batch batch(flags, tokenizer ? &*tokenizer : nullptr, out);
+  Batch batch(tokenizer ? &*tokenizer : nullptr, out);
   const std::size_t before = out.count();
   ProgressBar bar("requests", flags.run.progress());
   catch_interrupt();

@@ -103,12 +103,7 @@ class LineReader {
 
 std::vector<BatchLine> read_batch(const std::string& path, const Request& defaults, const ModelInfo& info,
                                   const Tokenizer* tokenizer, bool ignore_eos) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-      path == "-" ? stdin : std::fopen(path.c_str(), "rbe"),
-      [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); });
-  if (file == nullptr)
-    throw Failure{kFailure, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
-  const std::string text = read_all(file.get(), path == "-" ? "stdin" : path, kMaxBatchBytes);
+  const std::string text = read_input(path, kMaxBatchBytes);
   std::vector<BatchLine> lines;
   std::size_t begin = 0;
   for (int number = 1; begin < text.size(); number++) {
@@ -143,9 +138,7 @@ BatchOutput::BatchOutput(const std::string& path) : path_(path) {
   struct stat facts {};
   if (fstat(fd_, &facts) != 0) refuse("cannot look at it");
   if (!S_ISREG(facts.st_mode)) throw Failure{kFailure, path_ + ": is no regular file"};
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
-  if (file == nullptr) refuse("cannot read");
-  const std::string text = read_all(file.get(), path, std::size_t{1} << 32);
+  const std::string text = read_input(path, std::size_t{1} << 32);
   std::size_t whole = 0;
   for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', whole)) {
     const Result<Json> json =

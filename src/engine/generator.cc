@@ -6,6 +6,7 @@
 #include <exception>
 #include <optional>
 
+#include "engine/sequence.h"
 #include "windrow/engine.h"
 
 namespace windrow {
@@ -15,14 +16,6 @@ Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std:
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// The sampler refuses logits only where the forward pass has gone wrong.
-Status broken(const Status& status, std::size_t position) {
-  return Status(StatusCode::kCorrupt,
-                fmt::format("the model gives no probabilities for position {}: {} (its weights hold NaN or "
-                            "infinities, or its numbers exceed f32)",
-                            position, status.message()));
 }
 
 }  // namespace
@@ -139,15 +132,15 @@ Status Generator::Impl::open_row(std::span<const std::int32_t> prompt, bool reus
 
 Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, const GenerateOptions& o) {
   if (Status s = check(prompt, o); !s.ok()) return s;
-  Result<Sampler> sampler = Sampler::create(o.sampling);
-  if (!sampler.ok()) return sampler.status();
+  Result<Sequence> sequence = Sequence::create({.prompt = {prompt.begin(), prompt.end()},
+                                                .max_tokens = o.max_tokens,
+                                                .sampling = o.sampling,
+                                                .stop_ids = o.stop_ids});
+  if (!sequence.ok()) return sequence.status();
   Generation g;
   if (Status s = open_row(prompt, o.reuse, g); !s.ok()) return s;
 
   const auto cancelled = [&] { return o.cancel != nullptr && o.cancel->load(std::memory_order_relaxed); };
-  std::vector<std::int32_t> history(prompt.begin(), prompt.end());
-  history.reserve(prompt.size() + static_cast<std::size_t>(o.max_tokens));
-
   const auto start = std::chrono::steady_clock::now();
   const std::size_t chunk = static_cast<std::size_t>(std::min(o.prefill_chunk, plan.limits().step_tokens));
   std::size_t done = static_cast<std::size_t>(g.reused);
@@ -168,19 +161,19 @@ Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, co
         return {};
       }
       if (n > 0) {
-        if (Status s = step({&history.back(), 1}, true); !s.ok()) return s;
+        if (Status s = step({&sequence->tokens().back(), 1}, true); !s.ok()) return s;
         g.decode_steps++;
       }
-      Result<std::int32_t> id = sampler->sample(logits, history, static_cast<std::uint64_t>(n));
-      if (!id.ok()) return broken(id.status(), history.size());
-      if (std::find(o.stop_ids.begin(), o.stop_ids.end(), *id) != o.stop_ids.end()) {
-        g.finish_reason = FinishReason::kStop;
+      const Result<std::int32_t> id = sequence->choose(logits);
+      if (!id.ok()) return id.status();
+      bool taken = false;
+      const std::optional<FinishReason> ended = sequence->take(*id, taken);
+      if (taken && o.on_token && !o.on_token(*id)) {
+        g.finish_reason = FinishReason::kCancelled;
         return {};
       }
-      g.ids.push_back(*id);
-      history.push_back(*id);
-      if (o.on_token && !o.on_token(*id)) {
-        g.finish_reason = FinishReason::kCancelled;
+      if (ended) {
+        g.finish_reason = *ended;
         return {};
       }
     }
@@ -189,6 +182,7 @@ Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, co
   if (Status s = decode(); !s.ok()) return s;
   if (done < prompt.size()) g.finish_reason = FinishReason::kCancelled;
   g.decode_s = seconds_since(decode_start);
+  g.ids.assign(sequence->new_tokens().begin(), sequence->new_tokens().end());
   g.length = row.length();
   return g;
 }

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <exception>
-#include <numeric>
 #include <unordered_map>
 
+#include "base/rank.h"
 #include "windrow/speculation.h"
 
 namespace windrow {
@@ -120,7 +120,8 @@ class ModelDrafter final : public Drafter {
       if (Status s = step->resolve(); !s.ok()) return s;
       for (std::size_t k = 0; k < of.size(); k++) {
         best_.resize(chains.size());
-        best_[of[k]] = ranked(std::span(logits_).subspan(k * vocab, vocab));
+        best_[of[k]] =
+            largest(std::span(logits_).subspan(k * vocab, vocab), static_cast<std::size_t>(branches_));
       }
     }
     for (std::size_t i = 0; i < chains.size(); i++) {
@@ -130,21 +131,6 @@ class ModelDrafter final : public Drafter {
       if (done[i] > 0 && static_cast<int>(c.tokens.size()) < c.length) c.tokens.push_back(best_[i].front());
     }
     return {};
-  }
-
-  // The ids of the best `branches` logits.
-  std::vector<std::int32_t> ranked(std::span<const float> logits) const {
-    std::vector<std::int32_t> ids(logits.size());
-    std::iota(ids.begin(), ids.end(), 0);
-    const auto n = std::min(static_cast<std::size_t>(branches_), ids.size());
-    std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),
-                      [&](std::int32_t a, std::int32_t b) {
-                        const float x = logits[static_cast<std::size_t>(a)],
-                                    y = logits[static_cast<std::size_t>(b)];
-                        return x != y ? x > y : a < b;
-                      });
-    ids.resize(n);
-    return ids;
   }
 
   // The rest of all chains, a token of each in every step.

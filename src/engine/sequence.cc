@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+
+#include "base/rank.h"
 
 namespace windrow {
 
@@ -48,17 +49,10 @@ TokenLogprob logprob_of(std::span<const float> logits, std::int32_t token, int c
     return TokenLogprob{
         id, static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(id)]) - log_sum)};
   };
-  const std::size_t n = std::min(static_cast<std::size_t>(std::max(count, 0)), logits.size());
-  std::vector<std::int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),
-                    [&](std::int32_t a, std::int32_t b) {
-                      const float x = logits[static_cast<std::size_t>(a)],
-                                  y = logits[static_cast<std::size_t>(b)];
-                      return x != y ? x > y : a < b;
-                    });
   best.clear();
-  for (std::size_t i = 0; i < n; i++) best.push_back(of(ids[i]));
+  for (const std::int32_t id : largest(logits, static_cast<std::size_t>(std::max(count, 0)))) {
+    best.push_back(of(id));
+  }
   return of(token);
 }
 

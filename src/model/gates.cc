@@ -8,24 +8,13 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "model/elementwise-inl.h"
 #include "model/layers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// body(d, i) for whole vectors, then for single elements.
-template <class Body>
-HWY_INLINE void for_each(std::size_t n, const Body& body) {
-  const hn::ScalableTag<float> d;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) body(d, i);
-  for (; i < n; i++) body(hn::CappedTag<float, 1>(), i);
-}
-
 // 1 + e^-x. Beyond 88 e^x leaves f32's range; what is divided by it has long become 0.
 template <class D, class V>
 HWY_INLINE V one_plus_exp_neg(D d, V x) {

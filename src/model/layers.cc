@@ -12,25 +12,12 @@
 #include <cmath>
 #include <limits>
 
+#include "model/elementwise-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace windrow {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Wide = hn::ScalableTag<float>;
-using One = hn::CappedTag<float, 1>;  // the tail, element by element, through the same operations
-
-// body(d, i) for i = 0 .. n in steps of the lanes of d: whole vectors, then single elements.
-template <class Body>
-HWY_INLINE void for_each(std::size_t n, const Body& body) {
-  const Wide d;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) body(d, i);
-  for (; i < n; i++) body(One(), i);
-}
-
 // Four chains hide the latency of the FMA; the tail joins last.
 HWY_INLINE float sum_squares(const float* x, std::size_t n) {
   const Wide d;

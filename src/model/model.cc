@@ -50,13 +50,12 @@ Result<Description> describe(ModelConfig config, const std::string& file) {
 
 Result<Description> read_description(const std::string& folder) {
   const std::string file = folder + "/config.json";
-  Result<std::string> type = load_model_type(folder);
-  if (!type.ok()) return type.status();
-  Result<const FamilyEntry*> family = find_family(*type);
-  if (!family.ok()) return family.status().with_context(file);
   Result<ModelConfig> config = load_config(folder);
-  if (!config.ok()) return config.status();
-  return describe(std::move(*config), file);
+  if (config.ok()) return describe(std::move(*config), file);
+  // That no family knows the type says more than what the config lacks.
+  const Result<std::string> type = load_model_type(folder);
+  const Status unknown = type.ok() ? find_family(*type).status() : Status();
+  return unknown.ok() ? config.status() : unknown.with_context(file);
 }
 
 Result<Description> parse_description(std::string_view text, const std::string& name) {

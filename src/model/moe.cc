@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
-#include "model/layers.h"
+#include "base/rank.h"
 #include "model/mlp.h"
 
 namespace windrow {
@@ -114,13 +113,14 @@ Status Moe::read_stacked(WeightReader& weights, const std::string& prefix) {
                {".up_proj", &Expert::up, inner_, hidden_},
                {".down_proj", &Expert::down, hidden_, inner_}};
   for (const auto& p : parts) {
+    Result<std::vector<float>> bias(std::vector<float>{});
+    if (spec_.bias) bias = weights.floats(prefix + p.name + ".bias", {count_, p.rows}, 0.0f);
+    if (!bias.ok()) return bias.status();
     for (std::size_t e = 0; e < count_; e++) {
       Linear& to = experts_[e].*p.to;
       Status s = put(weights.stacked(prefix + p.name + ".weight", count_, e, p.rows, p.cols), to.weight);
       if (!s.ok()) return s;
       if (!spec_.bias) continue;
-      Result<std::vector<float>> bias = weights.floats(prefix + p.name + ".bias", {count_, p.rows}, 0.0f);
-      if (!bias.ok()) return bias.status();
       const auto from = bias->begin() + static_cast<std::ptrdiff_t>(e * p.rows);
       to.bias.assign(from, from + static_cast<std::ptrdiff_t>(p.rows));
     }
@@ -169,22 +169,13 @@ Moe::Buffers Moe::carve(Carver& scratch, std::size_t tokens) const {
 
 // Softmax of the chosen scores; `total` sums over them or, first, over all.
 void Moe::choose(const float* scores, float* weights, std::int32_t* expert) const {
-  std::vector<std::int32_t> order(count_);
-  std::iota(order.begin(), order.end(), 0);
-  // A NaN is below everything, so that this is an order; its weight spoils the token's sum all the same.
-  const auto key = [&](std::int32_t e) {
-    const float s = scores[static_cast<std::size_t>(e)];
-    return std::isnan(s) ? -std::numeric_limits<float>::infinity() : s;
-  };
-  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(chosen_);
-  std::partial_sort(order.begin(), middle, order.end(), [&](std::int32_t a, std::int32_t b) {
-    return key(a) != key(b) ? key(a) > key(b) : a < b;
-  });
+  // The weight of a NaN spoils the token's sum, whoever is chosen.
+  const std::vector<std::int32_t> order = largest({scores, count_}, chosen_);
   const float best = scores[static_cast<std::size_t>(order[0])];
   const auto weight = [&](std::int32_t e) { return std::exp(scores[static_cast<std::size_t>(e)] - best); };
   float total = 0;
   if (spec_.softmax_of_chosen || normalize_) {
-    for (auto e = order.begin(); e != middle; ++e) total += weight(*e);
+    for (const std::int32_t e : order) total += weight(e);
   } else {
     for (std::size_t e = 0; e < count_; e++) total += weight(static_cast<std::int32_t>(e));
   }

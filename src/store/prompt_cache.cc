@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "base/float16.h"
+#include "base/load_float.h"
 #include "base/out_of_memory.h"
 #include "store/prompt_cache_file.h"
 #include "windrow/mlx.h"
@@ -36,22 +35,13 @@ RecurrentShape recurrent_shape(const Leaf& leaf) {
   return shape;
 }
 
-float number(const TensorView& view, std::size_t i) {
-  if (view.dtype == DType::kF32) {
-    float f;
-    std::memcpy(&f, view.bytes.data() + 4 * i, 4);
-    return f;
-  }
-  std::uint16_t h;
-  std::memcpy(&h, view.bytes.data() + 2 * i, 2);
-  return view.dtype == DType::kBF16 ? f32_from_bf16(h) : f32_from_f16(h);
-}
-
 // Part `row` of the `rows` that a tensor's first dimension counts.
 std::vector<float> floats_of_row(const TensorView& view, int row, int rows) {
   const std::size_t n = view.elements() / static_cast<std::size_t>(rows);
   std::vector<float> values(n);
-  for (std::size_t i = 0; i < n; i++) values[i] = number(view, static_cast<std::size_t>(row) * n + i);
+  const std::size_t each = dtype_size(view.dtype);
+  const std::byte* from = view.bytes.data() + static_cast<std::size_t>(row) * n * each;
+  for (std::size_t i = 0; i < n; i++) values[i] = load_float(view.dtype, from + i * each);
   return values;
 }
 

@@ -17,6 +17,7 @@
 #include "model/product.h"
 #include "model/product_affine.h"
 #include "product_affine_reference.h"
+#include "product_run.h"
 #include "support/simd_targets.h"
 
 namespace windrow {
@@ -28,6 +29,13 @@ using test::exact_output;
 using test::outlier_activations;
 using test::random_activations;
 using test::random_affine;
+using test::same_bits;
+
+// Rows of NaN are right here, so an output that was not stored must be something else.
+std::vector<float> product(const PackedMatrix& w, const float* x, std::size_t ldx, std::size_t m,
+                           ThreadPool& pool) {
+  return test::product(w, x, ldx, m, pool, -7.0f);
+}
 
 constexpr int kBits[] = {2, 3, 4, 5, 6, 8};
 constexpr int kGroups[] = {32, 64, 128};
@@ -52,25 +60,6 @@ PackedMatrix pack(const AffineMatrix& m, Compute compute, ThreadPool& pool) {
   Result<PackedMatrix> packed = PackedMatrix::pack(m.view(), m.rows, m.cols, compute, pool);
   EXPECT_TRUE(packed.ok()) << packed.status().message();
   return std::move(*packed);
-}
-
-std::vector<float> product(const PackedMatrix& w, const float* x, std::size_t ldx, std::size_t m,
-                           ThreadPool& pool) {
-  std::vector<float> y(m * w.rows(), -7.0f);
-  const ProductOutput output{&w, y.data(), w.rows()};
-  products({&output, 1}, x, ldx, m, pool);
-  return y;
-}
-
-::testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size())
-    return ::testing::AssertionFailure() << a.size() << " and " << b.size() << " numbers";
-  for (std::size_t i = 0; i < a.size(); i++) {
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) {
-      return ::testing::AssertionFailure() << fmt::format("index {}: {} and {}", i, a[i], b[i]);
-    }
-  }
-  return ::testing::AssertionSuccess();
 }
 
 std::vector<float> reference(const AffineMatrix& w, const float* x, std::size_t m, Compute compute,

@@ -13,14 +13,17 @@
 #include <span>
 
 #include "product_reference.h"
+#include "product_run.h"
 #include "support/simd_targets.h"
 
 namespace windrow {
 namespace {
 
+using test::product;
 using test::random_activations;
 using test::random_weights;
 using test::reference_output;
+using test::same_bits;
 using test::Weights;
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
@@ -43,26 +46,6 @@ PackedMatrix pack(const Weights& w, ThreadPool& pool) {
   Result<PackedMatrix> packed = PackedMatrix::pack(w.dtype, w.bytes.data(), w.rows, w.cols, pool);
   EXPECT_TRUE(packed.ok()) << packed.status().message();
   return std::move(*packed);
-}
-
-// y [m, N] of one product; x has row stride ldx.
-std::vector<float> product(const PackedMatrix& w, const float* x, std::size_t ldx, std::size_t m,
-                           ThreadPool& pool) {
-  std::vector<float> y(m * w.rows(), std::numeric_limits<float>::quiet_NaN());
-  const ProductOutput output{&w, y.data(), w.rows()};
-  products({&output, 1}, x, ldx, m, pool);
-  return y;
-}
-
-::testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size())
-    return ::testing::AssertionFailure() << a.size() << " and " << b.size() << " numbers";
-  for (std::size_t i = 0; i < a.size(); i++) {
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) {
-      return ::testing::AssertionFailure() << fmt::format("index {}: {} and {}", i, a[i], b[i]);
-    }
-  }
-  return ::testing::AssertionSuccess();
 }
 
 std::vector<float> reference(const Weights& w, const float* x, std::size_t ldx, std::size_t m, bool fused) {

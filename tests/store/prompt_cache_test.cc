@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/float16.h"
+#include "base/load_float.h"
 #include "io/safetensors.h"
 #include "support/temp_folder.h"
 #include "windrow/mlx.h"
@@ -67,13 +67,7 @@ struct Restored {
 std::vector<float> floats(const TensorView& t) {
   std::vector<float> values(t.elements());
   for (std::size_t i = 0; i < values.size(); i++) {
-    if (t.dtype == DType::kF32) {
-      std::memcpy(&values[i], &t.bytes[4 * i], 4);
-      continue;
-    }
-    std::uint16_t h;
-    std::memcpy(&h, &t.bytes[2 * i], 2);
-    values[i] = t.dtype == DType::kBF16 ? f32_from_bf16(h) : f32_from_f16(h);
+    values[i] = load_float(t.dtype, t.bytes.data() + i * dtype_size(t.dtype));
   }
   return values;
 }
