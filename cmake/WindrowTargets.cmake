@@ -33,6 +33,18 @@ endfunction()
 
 option(WINDROW_WERROR "Warnings are errors" OFF)
 if(WINDROW_SANITIZE)
-  add_compile_options(-fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer -g -fno-sanitize-recover=all)
+  add_compile_options(-fsanitize=${WINDROW_SANITIZE} -fno-omit-frame-pointer -gline-tables-only -fno-sanitize-recover=all)
+  add_compile_definitions(WINDROW_SANITIZED)
   add_link_options(-fsanitize=${WINDROW_SANITIZE})
 endif()
+
+# Headers that most files read are parsed once a target instead of once a file: a third of the build time.
+# Every file still includes what it uses (WINDROW_PRECOMPILE=OFF builds too).
+option(WINDROW_PRECOMPILE "Precompile common headers" ON)
+function(windrow_precompile target)
+  if(WINDROW_PRECOMPILE)
+    target_precompile_headers(${target} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional> <span>
+                              <string> <string_view> <unordered_map> <variant> <vector>
+                              <fmt/format.h> <nlohmann/json.hpp> ${ARGN})
+  endif()
+endfunction()

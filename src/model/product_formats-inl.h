@@ -17,7 +17,7 @@
 // Register arrays must be indexed by constants; each compiler has its own word for it. Not where there
 // are no vector registers, nor under sanitizers, which take minutes to compile the unrolled checks.
 #undef WINDROW_UNROLL
-#if HWY_TARGET == HWY_SCALAR || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if HWY_TARGET == HWY_SCALAR || defined(WINDROW_SANITIZED)
 #define WINDROW_UNROLL
 #elif defined(__clang__)
 #define WINDROW_UNROLL _Pragma("unroll")

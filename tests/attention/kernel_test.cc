@@ -178,7 +178,7 @@ TEST(AttentionKernel, EveryTargetOfThisMachineIsTested) {
   for (const internal::Kernels& kernels : all_kernels()) names.push_back(kernels.target);
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
-  EXPECT_GE(names.size(), 2u);
+  EXPECT_GE(names.size(), kSanitized ? 1u : 2u);
 }
 
 }  // namespace

@@ -9,15 +9,18 @@
 #include "attention/attend.h"
 #include "attention/fixture.h"
 #include "attention/validate.h"
+#include "support/sanitized.h"
 #include "support/simd_targets.h"
 
 namespace windrow::testing {
 
-// The kernels of each of them, the scalar baseline included.
+// The kernels of each of them, the scalar baseline included. Instrumented code runs the best ones only: the
+// others are the same sources, minutes slower.
 inline const std::vector<internal::Kernels>& all_kernels() {
   static const std::vector<internal::Kernels> all = [] {
     std::vector<internal::Kernels> kernels;
     on_every_target([&] { kernels.push_back(internal::select_kernels()); });
+    if (kSanitized) kernels.resize(1);
     return kernels;
   }();
   return all;

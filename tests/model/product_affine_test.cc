@@ -335,8 +335,7 @@ TEST(ProductAffine, ExtremeActivationsKeepTheErrorOfTheMode) {
         SCOPED_TRACE(fmt::format("{} bits {} row {}", bits, name(compute), i));
         testing::on_every_target([&] {
           const std::vector<float> y = product(packed, rows[i].data(), k, 1, pool);
-          double square = 0, error = 0, size = 0;
-          for (const float v : rows[i]) size += static_cast<double>(v) * v;
+          double square = 0, error = 0;
           for (std::size_t c = 0; c < n; c++) {
             const double exact = exact_output(w, c, rows[i].data());
             square += exact * exact;

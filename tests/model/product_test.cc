@@ -82,8 +82,9 @@ TEST(Product, ARowsBitsDoNotDependOnTheBatchItsPlaceOrTheThreads) {
   ThreadPool pools[] = {make_pool(1), make_pool(2), make_pool(3)};
   unsigned seed = 100;
   for (const DType dtype : kDTypes) {
-    for (const auto& [n, k] : std::initializer_list<std::pair<std::size_t, std::size_t>>{
+    for (const auto& shape : std::initializer_list<std::pair<std::size_t, std::size_t>>{
              {1, 65}, {17, 1000}, {320, 96}, {1040, 256}}) {
+      const std::size_t n = shape.first, k = shape.second;
       const Weights w = random_weights(dtype, n, k, seed++);
       const PackedMatrix packed = pack(w, pools[0]);
       const std::vector<float> x = random_activations(kRows * k, seed++);
