@@ -37,6 +37,20 @@ struct DraftRequest {
   int most = 0;                          // tokens, at least 1
 };
 
+// What became of drafts. A round is one row's part of a step that verifies a draft.
+struct DraftStats {
+  std::int64_t rounds = 0;
+  std::int64_t drafted = 0;   // tokens that were verified
+  std::int64_t accepted = 0;  // of these
+  double acceptance() const noexcept {
+    return drafted > 0 ? static_cast<double>(accepted) / static_cast<double>(drafted) : 0;
+  }
+  // The model's own token of a round comes on top of the accepted ones.
+  double tokens_per_round() const noexcept {
+    return rounds > 0 ? 1 + static_cast<double>(accepted) / static_cast<double>(rounds) : 0;
+  }
+};
+
 class WINDROW_API Drafter {
  public:
   virtual ~Drafter() = default;

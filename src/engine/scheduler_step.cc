@@ -20,7 +20,7 @@ std::vector<Scheduler::Impl::Part> Scheduler::Impl::choose_parts() {
     if (!e->sequence.decoding()) {
       prompts++;
     } else if (budget > 0) {
-      parts.push_back({.entry = e, .fresh = 1, .wanted = true});
+      parts.push_back({.entry = e, .fresh = 1, .wanted = e->sequence.left() > 0});
       budget--;
     }
   }
@@ -37,7 +37,7 @@ std::vector<Scheduler::Impl::Part> Scheduler::Impl::choose_parts() {
     prompts--;
     if (share == 0) continue;
     const int fresh = std::min(unfed, share);
-    parts.push_back({.entry = e, .fresh = fresh, .wanted = fresh == unfed});
+    parts.push_back({.entry = e, .fresh = fresh, .wanted = fresh == unfed && e->sequence.left() > 0});
     budget -= fresh;
   }
   return parts;
@@ -166,12 +166,22 @@ bool Scheduler::Impl::emit(Part& part, int node, std::vector<Event>& events, std
   return !e.ended;
 }
 
+void Scheduler::Impl::count_prefill(const Part& part, std::vector<Event>& events) {
+  Entry& e = *part.entry;
+  const std::size_t prompt = e.sequence.request().prompt.size(), fed = e.sequence.fed();
+  if (fed >= prompt) return;
+  const int ran = std::min(part.fresh, static_cast<int>(prompt - fed)), done = static_cast<int>(fed) + ran;
+  stats.prefill_tokens += ran;
+  events.push_back({.kind = Event::Kind::kPrefill, .request = e.id, .done = done});
+  if (e.sequence.left() == 0 && done == static_cast<int>(prompt)) e.ended = FinishReason::kLength;
+}
+
 // Follows the draft as long as the model chooses what it says. Node 0 of the logits is the last fresh token,
 // node i + 1 the draft's token i.
 void Scheduler::Impl::walk(Part& part, std::vector<Event>& events) {
   part.path.resize(static_cast<std::size_t>(part.fresh));
   std::iota(part.path.begin(), part.path.end(), 0);
-  stats.prefill_tokens += part.wanted && part.fresh == 1 ? 0 : part.fresh;
+  count_prefill(part, events);
   if (!part.wanted) return;
   const int drafted = static_cast<int>(part.draft.tokens.size());
   int at = -1;  // the draft's token that was taken in last; -1: none yet
@@ -194,9 +204,9 @@ void Scheduler::Impl::walk(Part& part, std::vector<Event>& events) {
     part.accepted++;
   }
   if (drafted == 0) return;
-  stats.verify_steps++;
-  stats.drafted += drafted;
-  stats.accepted += part.accepted;
+  stats.drafts.rounds++;
+  stats.drafts.drafted += drafted;
+  stats.drafts.accepted += part.accepted;
   part.entry->draft_length.add(part.accepted, rejected);
 }
 

@@ -121,7 +121,7 @@ void expect_plain_output(const Case& c, const Codec& codec, int rows, unsigned s
       run_batch(step_model, store, {.prefill_chunk = 5, .clock = [] { return 0.0; }, .drafter = &drafter},
                 requests, texts, alone, seed, stats);
   for (std::size_t i = 0; i < requests.size(); i++) EXPECT_EQ(out.at(i + 1), alone[i]) << "row " << i;
-  patterns += stats.verify_steps;
+  patterns += stats.drafts.rounds;
 }
 
 TEST(Speculation, OutputOnEveryKindOfLayerAndCodecIsThatOfPlainDecoding) {
@@ -181,7 +181,8 @@ TEST(Speculation, DraftModelsAndRepetitionsGiveTheSameTextInFewerSteps) {
                   requests, texts, alone, 3, stats);
     for (std::size_t i = 0; i < requests.size(); i++) EXPECT_EQ(out.at(i + 1), alone[i]) << "row " << i;
     // Tokens of a verified step of a row.
-    EXPECT_GT(1 + static_cast<double>(stats.accepted) / static_cast<double>(stats.verify_steps), least);
+    EXPECT_GT(1 + static_cast<double>(stats.drafts.accepted) / static_cast<double>(stats.drafts.rounds),
+              least);
   };
   for (int branches : {1, 3}) {
     StateStore follows = must(StateStore::create(small_plan));
@@ -316,8 +317,8 @@ TEST(Speculation, SampledTokensKeepTheTargetsDistribution) {
   EXPECT_GT(cells, 30);
   // Mean cells - 1, deviation sqrt(2 (cells - 1)): five deviations are passed once in some million runs.
   EXPECT_LT(chi, cells - 1 + 5 * std::sqrt(2.0 * (cells - 1)));
-  EXPECT_GT(scheduler.stats().accepted, samples / 10);
-  EXPECT_GT(scheduler.stats().drafted - scheduler.stats().accepted, samples / 10);
+  EXPECT_GT(scheduler.stats().drafts.accepted, samples / 10);
+  EXPECT_GT(scheduler.stats().drafts.drafted - scheduler.stats().drafts.accepted, samples / 10);
 }
 
 }  // namespace
