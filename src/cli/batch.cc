@@ -173,9 +173,9 @@ int run_batch(const BatchFlags& flags) {
   const int context = flags.context > 0 ? flags.context : longest(lines, out, info);
 
   ThreadPool pool = flags.run.make_pool();
-  const Model model = flags.run.load(pool);
   const std::unique_ptr<DraftSource> draft =
       flags.draft.load(info, flags.rows, context, flags.run.compute, pool);
+  const Model model = flags.run.load(pool);
   const Limits limits{.rows = flags.rows,
                       .tokens = context,
                       .step_tokens = flags.run.prefill_chunk + flags.rows * flags.draft.step_tokens(),

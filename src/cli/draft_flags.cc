@@ -16,6 +16,8 @@ void DraftFlags::add(CLI::App& app) {
 }
 
 void DraftFlags::check() const {
+  if (from == "ngram" && tree > 1)
+    usage_error("--draft-tree", "is for draft models, ngram guesses one chain");
   if (on()) return;
   for (const CLI::Option* option : {tokens_option, tree_option}) {
     if (option->count() > 0) usage_error(option->get_name(), "needs --draft");
@@ -27,7 +29,6 @@ std::unique_ptr<DraftSource> DraftFlags::load(const ModelInfo& target, int rows,
   if (!on()) return nullptr;
   auto source = std::make_unique<DraftSource>();
   if (from == "ngram") {
-    if (tree > 1) usage_error("--draft-tree", "is for draft models, ngram guesses one chain");
     source->drafter_ = need(make_ngram_drafter());
     return source;
   }

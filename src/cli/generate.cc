@@ -161,9 +161,9 @@ int generate(const GenerateFlags& flags) {
   // The model's positions bound the text; the last token is not fed back.
   const int prompt_tokens = static_cast<int>(prompt.size());
   const int max_tokens = std::min(flags.max_tokens, info.max_positions - prompt_tokens + 1);
-  const Model model = flags.run.load(pool);
   const int positions = prompt_tokens + std::max(max_tokens, 1) - 1;
   const std::unique_ptr<DraftSource> draft = flags.draft.load(info, 1, positions, flags.run.compute, pool);
+  const Model model = flags.run.load(pool);
   const Limits limits{
       .rows = 1,
       .tokens = positions,
