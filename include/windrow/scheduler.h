@@ -93,6 +93,10 @@ struct SchedulerOptions {
   double aging_s = 30;      // 0: no aging
   // Seconds, never falling. Default: the steady clock.
   std::function<double()> clock = {};
+  // Seconds by which steps and drafts are weighed against each other. Default: `clock` if given, else the
+  // processor time of the calling thread, which other load does not stretch; a model that computes elsewhere
+  // (a GPU) needs one of real time.
+  std::function<double()> cost_clock = {};
   int draft_tokens = 8;        // most drafted tokens of a row and step, where there is a drafter
   Drafter* drafter = nullptr;  // must outlive the scheduler; null: no speculation
 };

@@ -1,5 +1,6 @@
 // Who has a row: submission, admission, setting aside, ends.
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,12 @@ Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std:
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double thread_seconds() {
+  timespec t = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
 Status check(const Request& r, int vocab_size) {
@@ -52,6 +59,7 @@ Result<Scheduler> Scheduler::create(StepModel& model, StateStore& store, Schedul
   if (!(options.aging_s >= 0)) return invalid(fmt::format("scheduler: aging_s {}", options.aging_s));
   if (options.draft_tokens < 0)
     return invalid(fmt::format("scheduler: draft_tokens {}", options.draft_tokens));
+  if (!options.cost_clock) options.cost_clock = options.clock ? options.clock : thread_seconds;
   if (!options.clock) options.clock = steady_seconds;
   return Scheduler(
       std::unique_ptr<Impl>(new Impl{.model = model, .store = store, .options = std::move(options)}));

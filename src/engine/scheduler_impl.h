@@ -41,6 +41,8 @@ struct Scheduler::Impl {
     int fresh = 0;        // tokens of the text that are fed
     bool wanted = false;  // the logits of the last of them, and of the draft
     Draft draft = {};
+    bool asked = false;             // for a draft
+    double spent = 0;               // for it, in tokens
     std::vector<int> parents = {};  // of all its tokens, where the draft is a tree
     int first_logits = 0;           // of its last fresh token, in wanted logits
     std::vector<int> path = {};     // indices of its tokens that are kept
@@ -80,7 +82,7 @@ struct Scheduler::Impl {
   void add_drafts(std::vector<Part>& parts, int& budget);
   Status run(std::vector<Part>& parts, std::vector<Event>& events);
   void count_prefill(const Part& part, std::vector<Event>& events);
-  void walk(Part& part, std::vector<Event>& events);
+  void walk(Part& part, int rows, std::vector<Event>& events);  // of a step of so many
   bool emit(Part& part, int node, std::vector<Event>& events, std::int32_t& token);
 };
 
