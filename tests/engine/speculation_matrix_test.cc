@@ -103,7 +103,7 @@ TEST_P(SpeculationMatrix, DISABLED_EveryBatchSizeOfEveryCodec) {
   unsigned seed = 100;
   for (const Codec& codec : kCodecs) {
     for (int rows = 1; rows <= 8; rows++) {
-      for (int i = 0; i < (GetParam().tokens > 100 ? 1 : 4); i++)
+      for (int i = 0; i < (GetParam().tokens > 100 ? 1 : 5); i++)
         matrix.expect_plain_texts(codec, rows, seed++, counted);
     }
   }
