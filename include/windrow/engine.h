@@ -1,4 +1,4 @@
-// Text generation: the sampler, and the loop of prefill and decode over one row.
+// Text generation: the sampler, and a generator of one text at a time (scheduler.h has many at once).
 //
 //   GenerateOptions options;
 //   options.max_tokens = 300;
@@ -21,6 +21,7 @@
 
 #include "windrow/export.h"
 #include "windrow/model.h"
+#include "windrow/speculation.h"
 #include "windrow/status.h"
 #include "windrow/store.h"
 #include "windrow/threads.h"
@@ -72,13 +73,19 @@ enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kFailed };
 WINDROW_API const char* finish_reason_name(FinishReason reason) noexcept;
 
 struct GenerateOptions {
-  int max_tokens = 256;     // at most this many new tokens; 0: only the prompt is processed
-  int prefill_chunk = 512;  // tokens of a prefill step; less where the store's limit is lower
+  int max_tokens = 256;  // at most this many new tokens; 0: only the prompt is processed
+  // Tokens of a prefill step, at least those of a verified draft; less where the store's limit is lower.
+  int prefill_chunk = 512;
   // Go on in the row of the last call: what the prompt has in common with its tokens is not run again. The
   // row is cut there if it can be (a window may have passed on; Limits::rollback keeps that many cuttable),
   // else a new row runs the whole prompt. The tokens chosen are the same either way. Of a row that an error
   // or a cancelled prefill left, what stands in it counts.
   bool reuse = false;
+  // Guesses ahead: the same tokens in fewer steps (speculation.h). Of a step at most draft_tokens, fewer
+  // where they do not pay; the plan needs that many step_tokens and one more, and its verify_tokens and
+  // tree_nodes bound them too. Must outlive the call; null: none.
+  Drafter* drafter = nullptr;
+  int draft_tokens = 8;
   SamplerOptions sampling;
   std::vector<std::int32_t> stop_ids;         // ends the text; the id itself is not part of the result
   const std::atomic<bool>* cancel = nullptr;  // polled before each step; the result so far is returned
@@ -98,8 +105,9 @@ struct Generation {
   int lost = 0;
   std::string lost_because;
   double prefill_s = 0;
-  double decode_s = 0;  // from the end of prefill: decode_steps steps and all sampling
+  double decode_s = 0;  // from the first token on: decode_steps steps and their sampling
   int decode_steps = 0;
+  DraftStats drafts = {};
 };
 
 // A model with one store, for one sequence at a time.

@@ -21,6 +21,11 @@
 // came last) is set aside: its state leaves the store as records and comes back bit for bit, nothing is
 // computed again.
 //
+// Rows from outside and for outside: a request may begin in a row that holds the start of its prompt already
+// (a restored session, a cached beginning), and its row may be kept for the caller when it ends. Rows that
+// the caller has in the store count against the plan's rows; their pages are the caller's to plan for, with a
+// Limits::total_tokens that leaves room for them (0 does).
+//
 // Thread safety: one call at a time. There are no threads in here; the model may have some.
 #pragma once
 
@@ -46,7 +51,7 @@ using RequestId = std::uint64_t;  // from 1, in order of submission
 
 struct Request {
   std::vector<std::int32_t> prompt = {};  // at least one id, each in the model's vocabulary
-  int max_tokens = 256;                   // at least 1
+  int max_tokens = 256;                   // 0: the prompt is run and no token chosen
   SamplerOptions sampling = {};
   std::vector<std::int32_t> stop_ids = {};  // ends the text; the id itself is not part of the result
   // Asked after every token with all new ones so far; true ends the text (stop strings). Must not throw.
@@ -55,6 +60,7 @@ struct Request {
   int priority = 0;                     // higher goes first
   std::optional<double> deadline = {};  // on the scheduler's clock; then what there is ends with kDeadline
   int draft_tokens = -1;                // most drafted a step, 0: none; -1: what the scheduler's options say
+  bool keep_row = false;                // take_row() gets its row at the end, unless it fails
 };
 
 struct TokenLogprob {
@@ -65,6 +71,7 @@ struct TokenLogprob {
 struct Event {
   enum class Kind {
     kAdmitted,  // has a row now
+    kPrefill,   // a part of its prompt was run: `done` of its tokens are in the row
     kToken,
     kSetAside,  // its state waits outside the store
     kResumed,
@@ -73,6 +80,7 @@ struct Event {
   Kind kind = Kind::kToken;
   RequestId request = 0;
   std::int32_t token = 0;
+  int done = 0;
   std::optional<float> logprob = {};    // where asked for
   std::vector<TokenLogprob> best = {};  // best first, the lower id of equals
   FinishReason reason = FinishReason::kStop;
@@ -85,6 +93,10 @@ struct SchedulerOptions {
   double aging_s = 30;      // 0: no aging
   // Seconds, never falling. Default: the steady clock.
   std::function<double()> clock = {};
+  // Seconds by which steps and drafts are weighed against each other. Default: `clock` if given, else the
+  // processor time of the calling thread, which other load does not stretch; a model that computes elsewhere
+  // (a GPU) needs one of real time.
+  std::function<double()> cost_clock = {};
   int draft_tokens = 8;        // most drafted tokens of a row and step, where there is a drafter
   Drafter* drafter = nullptr;  // must outlive the scheduler; null: no speculation
 };
@@ -94,15 +106,13 @@ struct SchedulerStats {
   std::int64_t prefill_tokens = 0;
   std::int64_t decode_tokens = 0;  // emitted
   std::int64_t row_steps = 0;      // rows of all steps added up: / steps = mean occupancy
-  std::int64_t verify_steps = 0;   // rows' steps with at least one drafted token
-  std::int64_t drafted = 0;        // tokens that were verified
-  std::int64_t accepted = 0;
   std::int64_t set_aside = 0;
+  DraftStats drafts = {};
 };
 
 class WINDROW_API Scheduler {
  public:
-  // `model` and `store` must outlive it; the store's rows are its own: nobody else opens rows there.
+  // `model` and `store` must outlive it. Nobody else opens steps on its rows.
   static Result<Scheduler> create(StepModel& model, StateStore& store, SchedulerOptions options);
   Scheduler(Scheduler&&) noexcept;
   Scheduler& operator=(Scheduler&&) noexcept;
@@ -111,8 +121,17 @@ class WINDROW_API Scheduler {
   // kInvalidArgument for a request that is wrong in itself; kResourceExhausted, with the numbers, for one
   // that can never fit.
   Result<RequestId> submit(Request request);
+  // A request whose row holds the first row.length() tokens of its prompt already, at least one less than
+  // all; they are not run again. The row is one of the store, and moved from only if the request is taken.
+  // One that has to wait does so outside of the store, as if it had been set aside.
+  Result<RequestId> submit(Request request, Row&& row);
   // Ends a request with kCancelled at the next step. False if it is unknown or has ended.
   bool cancel(RequestId id);
+  // The row of a request with keep_row that has ended, which holds the prompt and the new tokens as far as
+  // they were fed (the last new one was not). Until it is taken it counts as the request's.
+  // kFailedPrecondition if there is none: the request is unknown, goes on, failed, or never had a row;
+  // kResourceExhausted if it was set aside and there is no room for it now.
+  Result<Row> take_row(RequestId id);
 
   // Admits, sets aside, resumes, runs one forward pass over what there is and appends what happened to
   // `events`. An error of the model itself ends every request of the step with kFailed and is returned; the

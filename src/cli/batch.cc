@@ -131,7 +131,8 @@ int longest(const std::vector<BatchLine>& lines, const BatchOutput& out, const M
   return most;
 }
 
-Json summary_json(const Scheduler& scheduler, const StatePlan& plan, const Batch& batch, double seconds) {
+Json summary_json(const Scheduler& scheduler, const StatePlan& plan, const Batch& batch, bool drafts,
+                  double seconds) {
   const SchedulerStats& s = scheduler.stats();
   const auto share = [](std::int64_t a, std::int64_t b) {
     return b > 0 ? static_cast<double>(a) / static_cast<double>(b) : 0.0;
@@ -139,32 +140,30 @@ Json summary_json(const Scheduler& scheduler, const StatePlan& plan, const Batch
   return {{"finished", batch.finished},
           {"failed", batch.failed},
           {"seconds", seconds},
+          {"rows", plan.limits().rows},
           {"steps", s.steps},
           {"prefill_tokens", s.prefill_tokens},
           {"decode_tokens", s.decode_tokens},
           {"decode_tokens_per_s", seconds > 0 ? static_cast<double>(s.decode_tokens) / seconds : 0},
           {"occupancy", share(s.row_steps, s.steps)},
-          {"drafted", s.drafted},
-          {"acceptance", share(s.accepted, s.drafted)},
-          {"tokens_per_verify_step", 1 + share(s.accepted, s.verify_steps)},
+          {"drafts", drafts ? drafts_json(s.drafts) : Json()},
           {"state_bytes", plan.bytes()}};
 }
 
-void print_summary(const Json& s, const DraftFlags& draft) {
-  std::string text =
-      fmt::format("{} requests, {} failed, in {:.1f} s: {:.1f} tokens/s, {:.1f} rows of a step, state {}\n",
-                  s["finished"].get<int>(), s["failed"].get<int>(), s["seconds"].get<double>(),
-                  s["decode_tokens_per_s"].get<double>(), s["occupancy"].get<double>(),
-                  human_bytes(s["state_bytes"].get<std::size_t>()));
-  if (draft.on()) {
-    text += fmt::format("drafts: {:.0f} % accepted, {:.2f} tokens of a verified step\n",
-                        100 * s["acceptance"].get<double>(), s["tokens_per_verify_step"].get<double>());
-  }
+void print_summary(const Json& s, const DraftStats* drafts) {
+  std::string text = fmt::format(
+      "windrow: {} requests, {} failed, in {:.1f} s: {:.1f} tokens/s, {:.1f} of {} rows busy, "
+      "state {}\n",
+      s["finished"].get<int>(), s["failed"].get<int>(), s["seconds"].get<double>(),
+      s["decode_tokens_per_s"].get<double>(), s["occupancy"].get<double>(), s["rows"].get<int>(),
+      human_bytes(s["state_bytes"].get<std::size_t>()));
+  if (drafts != nullptr) text += drafts_text(*drafts);
   write_stderr(text);
 }
 
 int run_batch(const BatchFlags& flags) {
   if (flags.in == flags.out) usage_error("--out", "is the input file");
+  flags.draft.check();
   const ModelInfo info = need(read_model_info(flags.run.model));
   const KvChoice kv = flags.kv.choose(info);
   const std::optional<Tokenizer> tokenizer = flags.run.load_tokenizer(false);
@@ -174,14 +173,14 @@ int run_batch(const BatchFlags& flags) {
   const int context = flags.context > 0 ? flags.context : longest(lines, out, info);
 
   ThreadPool pool = flags.run.make_pool();
+  const std::unique_ptr<DraftSource> draft =
+      flags.draft.load(info, flags.rows, context, flags.run.compute, pool);
   const Model model = flags.run.load(pool);
-  const std::unique_ptr<DraftSource> draft = flags.draft.load(info, flags.rows, context, pool);
-  const Limits limits{
-      .rows = flags.rows,
-      .tokens = context,
-      .step_tokens = flags.run.prefill_chunk + flags.rows * (flags.draft.on() ? flags.draft.tokens + 1 : 1),
-      .tree_nodes = flags.draft.tree_nodes(),
-      .verify_tokens = flags.draft.on() ? flags.draft.tokens + 1 : 16};
+  const Limits limits{.rows = flags.rows,
+                      .tokens = context,
+                      .step_tokens = flags.run.prefill_chunk + flags.rows * flags.draft.step_tokens(),
+                      .tree_nodes = flags.draft.tree_nodes(),
+                      .verify_tokens = flags.draft.verify_tokens()};
   const StatePlan plan = need(model.plan(kv, limits));
   StateStore store = need(StateStore::create(plan));
   Runner runner = need(Runner::create(model, plan, pool));
@@ -213,12 +212,12 @@ int run_batch(const BatchFlags& flags) {
   }
   bar.clear();
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const Json summary = summary_json(scheduler, plan, batch, seconds);
+  const Json summary = summary_json(scheduler, plan, batch, flags.draft.on(), seconds);
   if (flags.json) {
     write_stdout(summary.dump() + "\n");
     flush_stdout();
   }
-  if (!flags.run.quiet) print_summary(summary, flags.draft);
+  if (!flags.run.quiet) print_summary(summary, flags.draft.on() ? &scheduler.stats().drafts : nullptr);
   if (interrupted().load()) return kInterrupted;
   return batch.failed > 0 ? kFailure : kSuccess;
 }

@@ -63,6 +63,8 @@ ordered_json to_json(const BenchFlags& flags, const Facts& facts, const BenchFig
   if (flags.settings.prompt > 0)
     json["prefill"] = {{"tokens_per_s", f.prefill_tokens_per_s}, {"share_of_fma", f.prefill_of_fma}};
   json["decode"] = {{"tokens_per_s", f.decode_tokens_per_s},
+                    {"one_row_tokens_per_s", f.one_row_tokens_per_s},
+                    {"over_one_row", f.over_one_row},
                     {"share_of_read", f.decode_of_read},
                     {"time",
                      {{"products", share(p.products)},
@@ -90,11 +92,16 @@ std::string to_text(const BenchFlags& flags, const Facts& facts, const BenchFigu
   }
   const auto share = [&](double seconds) { return f.decode_s > 0 ? 100 * seconds / f.decode_s : 0; };
   const ForwardProfile& p = f.decode_profile;
-  return text + fmt::format(
-                    "decode    {:.1f} tokens/s ({} at {}), {:.2f} of the read probe; products {:.0f} %, "
-                    "attention {:.0f} %, state {:.0f} %, layers {:.0f} %\n",
-                    f.decode_tokens_per_s, plural(flags.settings.rows, "row"), flags.settings.context,
-                    f.decode_of_read, share(p.products), share(p.attention), share(p.state), share(p.layers));
+  text += fmt::format(
+      "decode    {:.1f} tokens/s ({} at {}), {:.2f} of the read probe; products {:.0f} %, "
+      "attention {:.0f} %, state {:.0f} %, layers {:.0f} %\n",
+      f.decode_tokens_per_s, plural(flags.settings.rows, "row"), flags.settings.context, f.decode_of_read,
+      share(p.products), share(p.attention), share(p.state), share(p.layers));
+  if (flags.settings.rows > 1) {
+    text += fmt::format("one row   {:.1f} tokens/s alone, by turns: {} bring {:.2f} x\n",
+                        f.one_row_tokens_per_s, plural(flags.settings.rows, "row"), f.over_one_row);
+  }
+  return text;
 }
 
 // A shape by name, or what the config.json of a folder describes.
@@ -146,8 +153,7 @@ int bench_shape(const BenchFlags& flags) {
   const auto [name, config] = shape_of(flags.shape);
   const RandomWeightsFormat format = parse_weights(flags.weights);
   const ModelInfo info = need(parse_model_info(config, name));
-  const int tokens = std::max(flags.settings.context + flags.settings.steps * flags.settings.repeats + 2,
-                              flags.settings.prompt);
+  const int tokens = bench_tokens(flags.settings);
   if (tokens > info.max_positions)
     usage_error("--context", fmt::format("{} tokens with the measured ones, {} was made for {}", tokens, name,
                                          info.max_positions));

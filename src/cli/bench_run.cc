@@ -25,6 +25,11 @@ StateUse state_use(const StatePlan& plan, int length) {
   return use;
 }
 
+int bench_tokens(const BenchSettings& s) {
+  // Two steps warm up; the first row is also measured alone.
+  return std::max(s.context + (s.rows > 1 ? 2 : 1) * s.steps * s.repeats + 2, s.prompt);
+}
+
 namespace {
 
 class Bench {
@@ -63,6 +68,8 @@ class Bench {
     for (int i = 0; i < settings_.repeats; i++, tick()) measure_decode(rows, rate, share, f);
     f.decode_tokens_per_s = bench::median(rate);
     f.decode_of_read = bench::median(share);
+    f.one_row_tokens_per_s = bench::median(alone_);
+    f.over_one_row = bench::median(over_);
     f.read = bench::median(reads_);
     f.fma = bench::median(fmas_);
     return f;
@@ -157,7 +164,7 @@ class Bench {
   }
 
   // Seconds of `steps` steps of one token a row.
-  double decode(std::vector<Row>& rows, int steps, ForwardProfile* profile) {
+  double decode(std::span<Row> rows, int steps, ForwardProfile* profile) {
     std::vector<Row*> pointers;
     std::vector<std::int32_t> wanted;
     for (Row& r : rows) {
@@ -172,7 +179,7 @@ class Bench {
       check_interrupt();
       for (std::int32_t& id : ids) id = next_id();
       Step step = need(store_.begin(pointers, lengths));
-      need(runner_.forward(step, ids, wanted, logits_));
+      need(runner_.forward(step, ids, wanted, std::span(logits_).first(rows.size() * vocab_)));
       need(step.resolve());
     }
     const double seconds = bench::now() - start;
@@ -190,6 +197,10 @@ class Bench {
         static_cast<std::size_t>(settings_.rows) * state_use(plan_, settings_.context).read;
     f.decode_s += seconds * settings_.steps;
     rate.push_back(settings_.rows / seconds);
+    if (rows.size() > 1) {
+      alone_.push_back(settings_.steps / decode(std::span(rows).first(1), settings_.steps, nullptr));
+      over_.push_back(rate.back() / alone_.back());
+    }
     share.push_back(rates.read > 0 ? static_cast<double>(bytes) / seconds / rates.read : 0);
   }
 
@@ -202,7 +213,7 @@ class Bench {
   Runner runner_;
   std::size_t vocab_;
   std::vector<float> logits_, noise_;
-  std::vector<double> reads_, fmas_;
+  std::vector<double> reads_, fmas_, alone_, over_;
   std::mt19937 random_{1};
 };
 

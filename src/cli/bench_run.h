@@ -17,6 +17,8 @@ struct BenchSettings {
 struct BenchFigures {
   double prefill_tokens_per_s = 0, prefill_of_fma = 0;
   double decode_tokens_per_s = 0, decode_of_read = 0;
+  double one_row_tokens_per_s = 0,
+         over_one_row = 0;   // of one row alone, in turns with all; 0 where it is all
   double read = 0, fma = 0;  // bytes and flops a second
   ForwardProfile decode_profile;
   double decode_s = 0;  // that the profile stands for
@@ -28,7 +30,10 @@ struct StateUse {
 };
 StateUse state_use(const StatePlan& plan, int length);
 
-// The plan holds `rows` rows of context + steps * repeats + 2 tokens, and of `prompt`. Throws Failures, also
+// Positions of a row that a run needs.
+int bench_tokens(const BenchSettings& settings);
+
+// The plan holds `rows` rows of bench_tokens(). Throws Failures, also
 // when interrupted.
 BenchFigures run_bench(const BenchSettings& settings, const Model& model, const StatePlan& plan,
                        ThreadPool& pool, bool progress);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/draft_flags.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/output.h"
@@ -21,6 +22,7 @@ struct GenerateFlags {
   RunFlags run;
   KvFlags kv;
   PromptFlags prompt;
+  DraftFlags draft;
   std::string session;
   SamplerOptions sampling;
   int max_tokens = 256;
@@ -115,7 +117,7 @@ Json state_json(const StatePlan& plan) {
 }
 
 std::string result_json(const std::vector<std::int32_t>& prompt, const Generation& g, const Writer& writer,
-                        const StatePlan& plan, double load_s) {
+                        const StatePlan& plan, bool drafts, double load_s) {
   const Json object{
       {"prompt_ids", prompt},
       {"ids", g.ids},
@@ -127,12 +129,16 @@ std::string result_json(const std::vector<std::int32_t>& prompt, const Generatio
         {"prefill_s", g.prefill_s},
         {"decode_s", g.decode_s},
         {"prefill_tokens_per_s", per_second(static_cast<double>(prompt.size()) - g.reused, g.prefill_s)},
-        {"decode_tokens_per_s", per_second(g.decode_steps, g.decode_s)}}},
+        {"decode_tokens_per_s", per_second(decoded_tokens(g), g.decode_s)}}},
+      {"rows", plan.limits().rows},
+      {"occupancy", 1.0},  // of its one row
+      {"drafts", drafts ? drafts_json(g.drafts) : Json()},
       {"state", state_json(plan)}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 int generate(const GenerateFlags& flags) {
+  flags.draft.check();
   std::optional<SessionFile> session = open_session(flags.session);
   flags.prompt.check(!session);
   const ModelInfo info = need(read_model_info(flags.run.model));
@@ -155,12 +161,15 @@ int generate(const GenerateFlags& flags) {
   // The model's positions bound the text; the last token is not fed back.
   const int prompt_tokens = static_cast<int>(prompt.size());
   const int max_tokens = std::min(flags.max_tokens, info.max_positions - prompt_tokens + 1);
+  const int positions = prompt_tokens + std::max(max_tokens, 1) - 1;
+  const std::unique_ptr<DraftSource> draft = flags.draft.load(info, 1, positions, flags.run.compute, pool);
   const Model model = flags.run.load(pool);
-  const Limits limits{.rows = 1,
-                      .tokens = prompt_tokens + std::max(max_tokens, 1) - 1,
-                      .step_tokens = std::min(flags.run.prefill_chunk, prompt_tokens),
-                      .rollback = 0,
-                      .total_tokens = 0};
+  const Limits limits{
+      .rows = 1,
+      .tokens = positions,
+      .step_tokens = std::max(std::min(flags.run.prefill_chunk, prompt_tokens), flags.draft.step_tokens()),
+      .tree_nodes = flags.draft.tree_nodes(),
+      .verify_tokens = flags.draft.verify_tokens()};
   Generator generator = need(Generator::create(model, kv, limits, pool));
   if (session) restore_session(*session, identity, generator, pool);
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -170,6 +179,8 @@ int generate(const GenerateFlags& flags) {
   GenerateOptions options;
   options.max_tokens = max_tokens;
   options.prefill_chunk = flags.run.prefill_chunk;
+  options.drafter = draft ? draft->drafter() : nullptr;
+  options.draft_tokens = flags.draft.tokens;
   options.sampling = flags.sampling;
   options.reuse = session.has_value();
   if (!flags.ignore_eos) options.stop_ids = info.eos_ids;
@@ -193,7 +204,7 @@ int generate(const GenerateFlags& flags) {
   writer.finish();
 
   if (flags.json) {
-    write_stdout(result_json(prompt, g, writer, generator.plan(), load_s));
+    write_stdout(result_json(prompt, g, writer, generator.plan(), flags.draft.on(), load_s));
     flush_stdout();
   }
   if (!flags.run.quiet) {
@@ -206,6 +217,7 @@ int generate(const GenerateFlags& flags) {
                    .picture = flags.summary || lively_stderr()};
     for (int i = 0; i < generator.plan().group_count(); i++) facts.pools.push_back(generator.pool_use(i));
     write_stderr((flags.json ? "" : "\n") + summarize(facts));
+    if (flags.draft.on()) write_stderr(drafts_text(g.drafts));
   }
   return g.finish_reason == FinishReason::kCancelled ? kInterrupted : kSuccess;
 }
@@ -225,6 +237,7 @@ void add_generate(CLI::App& app, Run& run) {
   int_flag(*sub, "--max-tokens", &flags->max_tokens, 0, kManyTokens,
            "most tokens to write; the model's longest context bounds it too");
   add_sampling(*sub, &flags->sampling);
+  flags->draft.add(*sub);
   flags->kv.add(*sub);
   flags->run.add_chunk(*sub);
   flags->run.add_compute(*sub);

@@ -93,6 +93,10 @@ std::string ring_picture(const RunFacts& facts, const Paint& paint) {
 
 double per_second(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
+double decoded_tokens(const Generation& g) {
+  return static_cast<double>(g.decode_steps) + static_cast<double>(g.drafts.accepted);
+}
+
 Result<StateBytes> compare_bytes(const StatePlan& plan, int length) {
   StatePlan::Builder unbounded(plan.limits());
   unbounded.page_tokens(plan.page_tokens());
@@ -144,8 +148,8 @@ std::string summarize(const RunFacts& facts) {
       "{}\n",
       paint(kBold, "windrow:"), facts.prompt_tokens, facts.prompt_tokens == 1 ? "" : "s", g.prefill_s,
       paint(kBold, fmt::format("{:.0f}", per_second(facts.prompt_tokens, g.prefill_s))), g.ids.size(),
-      g.decode_s, paint(kBold, fmt::format("{:.0f}", per_second(g.decode_steps, g.decode_s))), facts.threads,
-      facts.threads == 1 ? "" : "s", finish_reason_name(g.finish_reason));
+      g.decode_s, paint(kBold, fmt::format("{:.0f}", per_second(decoded_tokens(g), g.decode_s))),
+      facts.threads, facts.threads == 1 ? "" : "s", finish_reason_name(g.finish_reason));
   const Result<StateBytes> bytes = compare_bytes(plan, g.length);
   if (!bytes.ok() || bytes->planned == 0) return text;
   if (!facts.picture) {

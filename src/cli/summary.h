@@ -20,6 +20,8 @@ struct RunFacts {
 };
 
 double per_second(double count, double seconds);
+// Tokens that the decode steps chose: one each, and the drafted ones that were accepted.
+double decoded_tokens(const Generation& g);
 
 // Bytes that one row of `length` positions holds: as planned, with every number in bf16, and in bf16
 // with every layer keeping all positions (what a cache without windows would hold).

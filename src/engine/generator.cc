@@ -1,22 +1,18 @@
-// The generation loop: prefill in chunks, then one token a step.
+// Generation: one request of a scheduler, in a row that the generator keeps between calls.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <optional>
+#include <utility>
 
-#include "engine/sequence.h"
 #include "windrow/engine.h"
+#include "windrow/scheduler.h"
 
 namespace windrow {
 namespace {
 
 Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace
 
@@ -38,10 +34,9 @@ struct Generator::Impl {
   Runner runner;
   Row row;
   std::vector<std::int32_t> row_ids = {};  // the tokens at the row's positions
-  std::vector<float> logits = {};
 
+  class Watch;
   Status check(std::span<const std::int32_t> prompt, const GenerateOptions& options) const;
-  Status step(std::span<const std::int32_t> ids, bool want_last);
   void drop_row();
   Status open_row(std::span<const std::int32_t> prompt, bool reuse, Generation& g);
   Result<Generation> run(std::span<const std::int32_t> prompt, const GenerateOptions& options);
@@ -61,9 +56,8 @@ Result<Generator> Generator::create(const Model& model, const KvChoice& kv, cons
   if (!runner.ok()) return runner.status();
   Result<StateStore> store = StateStore::create(*plan);
   if (!store.ok()) return store.status();
-  std::vector<float> logits(static_cast<std::size_t>(model.info().vocab_size));
-  return Generator(std::make_unique<Impl>(
-      Impl{model, std::move(*plan), std::move(*store), std::move(*runner), Row(), {}, std::move(logits)}));
+  return Generator(
+      std::make_unique<Impl>(Impl{model, std::move(*plan), std::move(*store), std::move(*runner), Row()}));
 } catch (const std::exception& e) {
   return Status(StatusCode::kResourceExhausted, fmt::format("generator: {}", e.what()));
 }
@@ -82,24 +76,6 @@ Status Generator::Impl::check(std::span<const std::int32_t> prompt, const Genera
         fmt::format("generate: a prompt of {} tokens and {} new ones need {} positions, the state has {}",
                     prompt.size(), o.max_tokens, prompt.size() + fed_back, most));
   }
-  return {};
-}
-
-// Feeds ids to the row; `logits` are those of the last one if wanted.
-Status Generator::Impl::step(std::span<const std::int32_t> ids, bool want_last) {
-  Row* const rows[] = {&row};
-  const int lengths[] = {static_cast<int>(ids.size())};
-  Result<Step> step = store.begin(rows, lengths);
-  if (!step.ok()) return step.status();
-  const std::int32_t last[] = {lengths[0] - 1};
-  const std::size_t wanted = want_last ? 1 : 0;
-  if (Status s = runner.forward(*step, ids, {last, wanted}, {logits.data(), wanted * logits.size()});
-      !s.ok()) {
-    return s;
-  }
-  row_ids.reserve(row_ids.size() + ids.size());  // nothing may fail behind resolve
-  if (Status s = step->resolve(); !s.ok()) return s;
-  row_ids.insert(row_ids.end(), ids.begin(), ids.end());
   return {};
 }
 
@@ -130,60 +106,90 @@ Status Generator::Impl::open_row(std::span<const std::int32_t> prompt, bool reus
   return {};
 }
 
+// What a run tells its caller on the way, and when its parts ended.
+class Generator::Impl::Watch {
+ public:
+  Watch(const GenerateOptions& options, std::size_t prompt, Generation& g)
+      : options_(options), prompt_(static_cast<int>(prompt)), g_(g) {}
+
+  bool prefilled() const { return prefilled_; }
+  bool refused() const { return refused_; }
+
+  void prefill(int done) {
+    if (prefilled_) return;
+    prefilled_ = done == prompt_;
+    if (prefilled_) g_.prefill_s = lap();
+    if (options_.on_prefill) options_.on_prefill(done, prompt_);
+  }
+  // False ends the text. The first token comes before the event of the step that ran the prompt's last.
+  bool token(std::int32_t id) {
+    prefill(prompt_);
+    g_.ids.push_back(id);
+    refused_ = options_.on_token && !options_.on_token(id);
+    return !refused_;
+  }
+  // Seconds since the last call, or the beginning.
+  double lap() {
+    const auto before = std::exchange(start_, Clock::now());
+    return std::chrono::duration<double>(start_ - before).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const GenerateOptions& options_;
+  int prompt_;
+  Generation& g_;
+  bool prefilled_ = false, refused_ = false;
+  Clock::time_point start_ = Clock::now();
+};
+
+// A scheduler with one request.
 Result<Generation> Generator::Impl::run(std::span<const std::int32_t> prompt, const GenerateOptions& o) {
   if (Status s = check(prompt, o); !s.ok()) return s;
-  Result<Sequence> sequence = Sequence::create({.prompt = {prompt.begin(), prompt.end()},
-                                                .max_tokens = o.max_tokens,
-                                                .sampling = o.sampling,
-                                                .stop_ids = o.stop_ids});
-  if (!sequence.ok()) return sequence.status();
+  RunnerModel step_model(runner, model.info());
+  SchedulerOptions options{.draft_tokens = o.draft_tokens, .drafter = o.drafter};
+  const int verified = o.drafter != nullptr ? o.draft_tokens + 1 : 1;
+  options.step_tokens = std::min(std::max(o.prefill_chunk, verified), plan.limits().step_tokens);
+  Result<Scheduler> scheduler = Scheduler::create(step_model, store, std::move(options));
+  if (!scheduler.ok()) return scheduler.status();
   Generation g;
   if (Status s = open_row(prompt, o.reuse, g); !s.ok()) return s;
 
-  const auto cancelled = [&] { return o.cancel != nullptr && o.cancel->load(std::memory_order_relaxed); };
-  const auto start = std::chrono::steady_clock::now();
-  const std::size_t chunk = static_cast<std::size_t>(std::min(o.prefill_chunk, plan.limits().step_tokens));
-  std::size_t done = static_cast<std::size_t>(g.reused);
-  while (done < prompt.size() && !cancelled()) {
-    const std::size_t n = std::min(chunk, prompt.size() - done);
-    const bool last = done + n == prompt.size() && o.max_tokens > 0;
-    if (Status s = step(prompt.subspan(done, n), last); !s.ok()) return s;
-    done += n;
-    if (o.on_prefill) o.on_prefill(static_cast<int>(done), static_cast<int>(prompt.size()));
-  }
-  g.prefill_s = seconds_since(start);
-
-  const auto decode_start = std::chrono::steady_clock::now();
-  const auto decode = [&]() -> Status {
-    for (int n = 0; n < o.max_tokens; n++) {
-      if (cancelled() || done < prompt.size()) {
-        g.finish_reason = FinishReason::kCancelled;
-        return {};
-      }
-      if (n > 0) {
-        if (Status s = step({&sequence->tokens().back(), 1}, true); !s.ok()) return s;
-        g.decode_steps++;
-      }
-      const Result<std::int32_t> id = sequence->choose(logits);
-      if (!id.ok()) return id.status();
-      bool taken = false;
-      const std::optional<FinishReason> ended = sequence->take(*id, taken);
-      if (taken && o.on_token && !o.on_token(*id)) {
-        g.finish_reason = FinishReason::kCancelled;
-        return {};
-      }
-      if (ended) {
-        g.finish_reason = *ended;
-        return {};
+  Watch watch(o, prompt.size(), g);
+  Request request{.prompt = {prompt.begin(), prompt.end()},
+                  .max_tokens = o.max_tokens,
+                  .sampling = o.sampling,
+                  .stop_ids = o.stop_ids};
+  request.stop = [&](std::span<const std::int32_t> ids) { return !watch.token(ids.back()); };
+  request.keep_row = true;
+  const Result<RequestId> id = scheduler->submit(std::move(request), std::move(row));
+  if (!id.ok()) return id.status();
+  std::vector<Event> events;
+  std::int64_t prefill_steps = 0;
+  while (!scheduler->idle()) {
+    if (o.cancel != nullptr && o.cancel->load(std::memory_order_relaxed)) scheduler->cancel(*id);
+    events.clear();
+    if (Status s = scheduler->step(events); !s.ok()) return s;
+    for (const Event& e : events) {
+      if (e.kind == Event::Kind::kPrefill) {
+        watch.prefill(e.done);
+        prefill_steps = scheduler->stats().steps;
+      } else if (e.kind == Event::Kind::kFinished) {
+        if (e.reason == FinishReason::kFailed) return e.status;
+        g.finish_reason = watch.refused() ? FinishReason::kCancelled : e.reason;
       }
     }
-    return {};
-  };
-  if (Status s = decode(); !s.ok()) return s;
-  if (done < prompt.size()) g.finish_reason = FinishReason::kCancelled;
-  g.decode_s = seconds_since(decode_start);
-  g.ids.assign(sequence->new_tokens().begin(), sequence->new_tokens().end());
+  }
+  (watch.prefilled() ? g.decode_s : g.prefill_s) = watch.lap();
+  g.decode_steps = static_cast<int>(scheduler->stats().steps - prefill_steps);
+  g.drafts = scheduler->stats().drafts;
+  Result<Row> kept = scheduler->take_row(*id);
+  if (!kept.ok()) return kept.status();
+  row = std::move(*kept);
   g.length = row.length();
+  row_ids.assign(prompt.begin(), prompt.end());
+  row_ids.insert(row_ids.end(), g.ids.begin(), g.ids.end());
+  row_ids.resize(static_cast<std::size_t>(g.length));
   return g;
 }
 

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <unordered_map>
 
 #include "base/rank.h"
+#include "model/layers.h"
 #include "windrow/speculation.h"
 
 namespace windrow {
@@ -25,7 +27,20 @@ struct Chain {
   std::vector<std::int32_t>* fed = nullptr;
   std::vector<std::int32_t> pending;  // tokens that its row has to run next
   std::vector<std::int32_t> tokens;   // drafted so far
+  std::vector<float> chances;         // of these
   int length = 0;                     // to be drafted
+  float least = 0;                    // chance of a token that is drafted
+
+  // Takes a token in, or ends the chain where it is not worth it.
+  void draft(std::int32_t token, float probability) {
+    const float chance = probability * (chances.empty() ? 1.0f : chances.back());
+    if (chance < least) {
+      length = static_cast<int>(tokens.size());
+      return;
+    }
+    tokens.push_back(token);
+    chances.push_back(chance);
+  }
 };
 
 class ModelDrafter final : public Drafter {
@@ -45,7 +60,9 @@ class ModelDrafter final : public Drafter {
                         .fed = &f->fed,
                         .pending = {from, requests[r].tokens.end()},
                         .tokens = {},
-                        .length = requests[r].most});
+                        .chances = {},
+                        .length = requests[r].most,
+                        .least = requests[r].least});
     }
     if (Status s = run(chains); !s.ok()) return s;  // each has its first token now
     Status s = branches_ == 1 ? extend(chains) : branch(chains);
@@ -120,17 +137,32 @@ class ModelDrafter final : public Drafter {
       if (Status s = step->resolve(); !s.ok()) return s;
       for (std::size_t k = 0; k < of.size(); k++) {
         best_.resize(chains.size());
-        best_[of[k]] =
-            largest(std::span(logits_).subspan(k * vocab, vocab), static_cast<std::size_t>(branches_));
+        best_[of[k]] = best_tokens(std::span(logits_).subspan(k * vocab, vocab));
       }
     }
     for (std::size_t i = 0; i < chains.size(); i++) {
       Chain& c = chains[i];
       c.fed->insert(c.fed->end(), c.pending.begin(), c.pending.end());
       c.pending.clear();
-      if (done[i] > 0 && static_cast<int>(c.tokens.size()) < c.length) c.tokens.push_back(best_[i].front());
+      if (done[i] > 0 && static_cast<int>(c.tokens.size()) < c.length)
+        c.draft(best_[i].front().token, best_[i].front().probability);
     }
     return {};
+  }
+
+  struct Best {
+    std::int32_t token;
+    float probability;
+  };
+  std::vector<Best> best_tokens(std::span<const float> logits) {
+    std::vector<Best> best;
+    const std::vector<std::int32_t> ids = largest(logits, static_cast<std::size_t>(branches_));
+    const float top = logits[static_cast<std::size_t>(ids.front())];
+    weights_.resize(logits.size());
+    exp_scaled(logits.data(), logits.size(), top, 1.0f, weights_.data());
+    const float sum = std::accumulate(weights_.begin(), weights_.end(), 0.0f);
+    for (const std::int32_t id : ids) best.push_back({id, weights_[static_cast<std::size_t>(id)] / sum});
+    return best;
   }
 
   // The rest of all chains, a token of each in every step.
@@ -155,7 +187,11 @@ class ModelDrafter final : public Drafter {
       for (int b = 0; b < count; b++) {
         Chain c = chains[i];
         c.length = chains[i].length / count + (b < chains[i].length % count ? 1 : 0);
-        c.tokens = {best_[i][static_cast<std::size_t>(b)]};
+        c.tokens.clear();
+        c.chances.clear();
+        c.draft(best_[i][static_cast<std::size_t>(b)].token,
+                best_[i][static_cast<std::size_t>(b)].probability);
+        if (c.tokens.empty()) break;  // and the others are less probable
         if (b > 0) {
           Result<Row> fork = chains[i].row->fork();
           if (!fork.ok()) break;  // no row left: fewer branches
@@ -179,6 +215,7 @@ class ModelDrafter final : public Drafter {
     for (std::size_t i = 0; i < chain.tokens.size(); i++) {
       if (tree) draft.parents.push_back(i == 0 ? -1 : static_cast<int>(draft.tokens.size()) - 1);
       draft.tokens.push_back(chain.tokens[i]);
+      draft.chances.push_back(chain.chances[i]);
     }
   }
 
@@ -188,7 +225,8 @@ class ModelDrafter final : public Drafter {
   std::unordered_map<std::uint64_t, Follower> followers_;
   std::vector<std::unique_ptr<Follower>> forks_;
   std::vector<float> logits_;
-  std::vector<std::vector<std::int32_t>> best_;
+  std::vector<std::vector<Best>> best_;
+  std::vector<float> weights_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <unordered_map>
 
@@ -25,7 +26,11 @@ class TextIndex {
   }
 
   // Where the longest run that ends the text stood before: the place of the token behind it; 0: nowhere.
-  std::size_t find(std::span<const std::int32_t> text, const NgramOptions& o) const {
+  struct Found {
+    std::size_t place = 0;
+    int length = 0;  // of the run
+  };
+  Found find(std::span<const std::int32_t> text, const NgramOptions& o) const {
     const auto most = static_cast<int>(std::min(text.size(), static_cast<std::size_t>(o.longest)));
     for (int n = most; n >= o.shortest; n--) {
       const auto& places = places_[static_cast<std::size_t>(n - o.shortest)];
@@ -33,9 +38,9 @@ class TextIndex {
       if (found == places.end()) continue;
       const auto length = static_cast<std::ptrdiff_t>(n);
       const auto there = text.begin() + static_cast<std::ptrdiff_t>(found->second);
-      if (std::equal(text.end() - length, text.end(), there - length)) return found->second;
+      if (std::equal(text.end() - length, text.end(), there - length)) return {found->second, n};
     }
-    return 0;
+    return {};
   }
 
  private:
@@ -52,6 +57,30 @@ class TextIndex {
   std::size_t indexed_ = 1;  // runs that end before here are in; none ends before the first token
 };
 
+// How often a token behind a run of so many repeated ones was repeated, too.
+class Repetition {
+ public:
+  double rate(int run) const {
+    const Count& c = counts_[at(run)];
+    const double prior = run / (run + 1.0);  // a guess, which a few tokens outweigh
+    return (c.right + kPrior * prior) / (c.seen + kPrior);
+  }
+  void add(int run, bool right) {
+    Count& c = counts_[at(run)];
+    c.seen += 1;
+    c.right += right ? 1 : 0;
+  }
+
+ private:
+  static constexpr double kPrior = 4;
+  static constexpr std::size_t kRuns = 16;  // longer ones are alike
+  static std::size_t at(int run) { return std::min(static_cast<std::size_t>(run), kRuns) - 1; }
+  struct Count {
+    double seen = 0, right = 0;
+  };
+  std::array<Count, kRuns> counts_ = {};
+};
+
 class NgramDrafter final : public Drafter {
  public:
   explicit NgramDrafter(const NgramOptions& options) : options_(options) {}
@@ -59,15 +88,26 @@ class NgramDrafter final : public Drafter {
   Status propose(std::span<const DraftRequest> requests, std::span<Draft> drafts) override try {
     for (std::size_t r = 0; r < requests.size(); r++) {
       const std::span<const std::int32_t> text = requests[r].tokens;
-      TextIndex& index = texts_[requests[r].id];
-      index.grow(text, options_);
-      const std::size_t place = index.find(text, options_);
+      Text& known = texts_[requests[r].id];
+      known.learn(text);
+      known.index.grow(text, options_);
+      const auto [place, run] = known.index.find(text, options_);
       drafts[r] = {};
+      known.guess.clear();
       if (place == 0) continue;
+      known.at = text.size();
+      known.run = run;
       // Beyond the text's end a repetition goes on with what was drafted.
-      std::vector<std::int32_t>& out = drafts[r].tokens;
-      for (std::size_t i = place; out.size() < static_cast<std::size_t>(requests[r].most); i++) {
-        out.push_back(i < text.size() ? text[i] : out[i - text.size()]);
+      std::vector<std::int32_t>& guess = known.guess;
+      for (std::size_t i = place; guess.size() < static_cast<std::size_t>(requests[r].most); i++) {
+        guess.push_back(i < text.size() ? text[i] : guess[i - text.size()]);
+      }
+      double chance = 1;
+      for (std::size_t i = 0; i < guess.size(); i++) {
+        chance *= known.repetition.rate(run + static_cast<int>(i));
+        if (chance < static_cast<double>(requests[r].least)) break;
+        drafts[r].tokens.push_back(guess[i]);
+        drafts[r].chances.push_back(static_cast<float>(chance));
       }
     }
     return {};
@@ -78,8 +118,24 @@ class NgramDrafter final : public Drafter {
   void forget(std::uint64_t id) override { texts_.erase(id); }
 
  private:
+  struct Text {
+    TextIndex index = {};
+    Repetition repetition = {};
+    // What the last draft might have been, whole: of a draft that was not worth verifying is learned, too.
+    std::vector<std::int32_t> guess = {};
+    std::size_t at = 0;  // its place in the text
+    int run = 0;
+
+    void learn(std::span<const std::int32_t> text) {
+      for (std::size_t i = 0; i < guess.size() && at + i < text.size(); i++) {
+        const bool right = guess[i] == text[at + i];
+        repetition.add(run + static_cast<int>(i), right);
+        if (!right) return;
+      }
+    }
+  };
   NgramOptions options_;
-  std::unordered_map<std::uint64_t, TextIndex> texts_;
+  std::unordered_map<std::uint64_t, Text> texts_;
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ std::vector<Scheduler::Impl::Part> Scheduler::Impl::choose_parts() {
     if (!e->sequence.decoding()) {
       prompts++;
     } else if (budget > 0) {
-      parts.push_back({.entry = e, .fresh = 1, .wanted = true});
+      parts.push_back({.entry = e, .fresh = 1, .wanted = e->sequence.left() > 0});
       budget--;
     }
   }
@@ -37,7 +37,7 @@ std::vector<Scheduler::Impl::Part> Scheduler::Impl::choose_parts() {
     prompts--;
     if (share == 0) continue;
     const int fresh = std::min(unfed, share);
-    parts.push_back({.entry = e, .fresh = fresh, .wanted = fresh == unfed});
+    parts.push_back({.entry = e, .fresh = fresh, .wanted = fresh == unfed && e->sequence.left() > 0});
     budget -= fresh;
   }
   return parts;
@@ -55,22 +55,28 @@ void Scheduler::Impl::add_drafts(std::vector<Part>& parts, int& budget) {
     most = std::min({most, budget, e.sequence.left() - 1});
     // Of longer parts recurrent states can keep all or nothing.
     if (plan.recurrent_count() > 0) most = std::min(most, plan.limits().verify_tokens - 1);
-    most = e.draft_length.next(cost, std::max(most, 0));
-    if (most <= 0) continue;
-    requests.push_back({e.id, e.sequence.tokens(), most});
+    const DraftLength::Wish wish =
+        e.draft_length.next(cost, static_cast<int>(parts.size()), std::max(most, 0));
+    if (wish.most == 0) continue;
+    requests.push_back({e.id, e.sequence.tokens(), wish.most, wish.least});
     asked.push_back(i);
-    budget -= most;
+    budget -= wish.most;
   }
   if (requests.empty()) return;
   std::vector<Draft> drafts(requests.size());
-  const double start = now();
+  const double start = options.cost_clock();
   const bool ok = options.drafter->propose(requests, drafts).ok();
+  const double seconds = options.cost_clock() - start;
+  const double spent = cost.price_of(seconds) / static_cast<double>(requests.size());
   int drafted = 0;
   for (std::size_t k = 0; k < requests.size(); k++) {
     const std::size_t size = drafts[k].tokens.size();
+    parts[asked[k]].asked = true;
+    parts[asked[k]].spent = spent;
     const bool tree = !drafts[k].parents.empty();
     const bool sound =
         ok && size <= static_cast<std::size_t>(requests[k].most) &&
+        (drafts[k].chances.empty() || drafts[k].chances.size() == size) &&
         (!tree || (drafts[k].parents.size() == size && static_cast<int>(size) < plan.limits().tree_nodes)) &&
         std::ranges::all_of(drafts[k].tokens,
                             [&](std::int32_t id) { return id >= 0 && id < model.vocab_size(); });
@@ -82,7 +88,7 @@ void Scheduler::Impl::add_drafts(std::vector<Part>& parts, int& budget) {
     drafted += static_cast<int>(size);
     parts[asked[k]].draft = std::move(drafts[k]);
   }
-  if (drafted > 0) cost.add_draft(drafted, now() - start);
+  if (drafted > 0) cost.add_draft(drafted, seconds);
 }
 
 // Runs the parts in one step of the store.
@@ -108,12 +114,12 @@ Status Scheduler::Impl::run(std::vector<Part>& parts, std::vector<Event>& events
   }
   const auto vocab = static_cast<std::size_t>(model.vocab_size());
   logits.resize(wanted.size() * vocab);
-  const double start = now();
+  const double start = options.cost_clock();
   Result<Step> step = store.begin(rows);
   Status failed = step.ok() ? model.forward(*step, ids, wanted, logits) : step.status();
   if (failed.ok()) {
     const std::int64_t emitted = stats.decode_tokens;
-    for (Part& p : parts) walk(p, events);
+    for (Part& p : parts) walk(p, static_cast<int>(parts.size()), events);
     std::vector<Keep> keeps;
     for (const Part& p : parts) {
       keeps.push_back(p.parents.empty() ? Keep(static_cast<int>(p.path.size()))
@@ -122,8 +128,11 @@ Status Scheduler::Impl::run(std::vector<Part>& parts, std::vector<Event>& events
     failed = step->resolve(keeps);
     stats.steps++;
     stats.row_steps += static_cast<std::int64_t>(parts.size());
-    cost.add(static_cast<double>(ids.size()), now() - start,
-             static_cast<double>(stats.decode_tokens - emitted));
+    // The tokens of prompts are cheaper, and their steps tell nothing of others.
+    if (std::ranges::all_of(parts, [](const Part& p) { return p.wanted && p.fresh == 1; })) {
+      cost.add(static_cast<double>(ids.size()), options.cost_clock() - start,
+               static_cast<double>(stats.decode_tokens - emitted));
+    }
   }
   // Texts that ended have their rows dropped now that the step is over.
   for (Part& p : parts) {
@@ -166,12 +175,22 @@ bool Scheduler::Impl::emit(Part& part, int node, std::vector<Event>& events, std
   return !e.ended;
 }
 
+void Scheduler::Impl::count_prefill(const Part& part, std::vector<Event>& events) {
+  Entry& e = *part.entry;
+  const std::size_t prompt = e.sequence.request().prompt.size(), fed = e.sequence.fed();
+  if (fed >= prompt) return;
+  const int ran = std::min(part.fresh, static_cast<int>(prompt - fed)), done = static_cast<int>(fed) + ran;
+  stats.prefill_tokens += ran;
+  events.push_back({.kind = Event::Kind::kPrefill, .request = e.id, .done = done});
+  if (e.sequence.left() == 0 && done == static_cast<int>(prompt)) e.ended = FinishReason::kLength;
+}
+
 // Follows the draft as long as the model chooses what it says. Node 0 of the logits is the last fresh token,
 // node i + 1 the draft's token i.
-void Scheduler::Impl::walk(Part& part, std::vector<Event>& events) {
+void Scheduler::Impl::walk(Part& part, int rows, std::vector<Event>& events) {
   part.path.resize(static_cast<std::size_t>(part.fresh));
   std::iota(part.path.begin(), part.path.end(), 0);
-  stats.prefill_tokens += part.wanted && part.fresh == 1 ? 0 : part.fresh;
+  count_prefill(part, events);
   if (!part.wanted) return;
   const int drafted = static_cast<int>(part.draft.tokens.size());
   int at = -1;  // the draft's token that was taken in last; -1: none yet
@@ -193,11 +212,13 @@ void Scheduler::Impl::walk(Part& part, std::vector<Event>& events) {
     part.path.push_back(part.fresh + at);
     part.accepted++;
   }
+  if (!part.asked) return;
+  part.entry->draft_length.add(drafted, part.accepted, rejected, part.draft.chances,
+                               part.spent + cost.price_of(cost.of(rows + drafted) - cost.of(rows)));
   if (drafted == 0) return;
-  stats.verify_steps++;
-  stats.drafted += drafted;
-  stats.accepted += part.accepted;
-  part.entry->draft_length.add(part.accepted, rejected);
+  stats.drafts.rounds++;
+  stats.drafts.drafted += drafted;
+  stats.drafts.accepted += part.accepted;
 }
 
 }  // namespace windrow

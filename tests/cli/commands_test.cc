@@ -45,8 +45,8 @@ TEST(CliGenerate, JsonHasThePromisedObject) {
   const Json j = run_json(args);
   std::vector<std::string> keys;
   for (const auto& item : j.items()) keys.push_back(item.key());
-  EXPECT_EQ(keys, (std::vector<std::string>{"finish_reason", "ids", "prompt_ids", "reused_tokens", "state",
-                                            "text", "timings"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"drafts", "finish_reason", "ids", "occupancy", "prompt_ids",
+                                            "reused_tokens", "rows", "state", "text", "timings"}));
   EXPECT_EQ(j["prompt_ids"].get<std::vector<std::int32_t>>(), Golden(kStoryteller).ids("p2_prompt"));
   EXPECT_EQ(j["ids"].size(), 12u);
   EXPECT_EQ(j["finish_reason"], "length");

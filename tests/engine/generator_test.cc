@@ -138,7 +138,7 @@ TEST(Generator, ErrorsNameTheNumbersAndLeaveItUsable) {
   EXPECT_EQ(message({}), "generate: the prompt has no tokens");
   EXPECT_EQ(message({1, 2, 3, 4, 5, 6}),
             "generate: a prompt of 6 tokens and 4 new ones need 9 positions, the state has 8");
-  EXPECT_EQ(message({1, 2, 999}), "forward: token 2 has id 999, allowed are 0 to 319");
+  EXPECT_EQ(message({1, 2, 999}), "request: prompt token 2 has id 999, allowed are 0 to 319");
   options.max_tokens = -1;
   EXPECT_EQ(message({1}), "generate: max_tokens is -1, must be at least 0");
   options.max_tokens = 4;

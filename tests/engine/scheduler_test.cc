@@ -111,7 +111,7 @@ TEST(Scheduler, WrongRequestsAndOptionsAreNamed) {
   Bench b({.rows = 1, .tokens = 32, .step_tokens = 16}, false);
   const auto refused = [&](Request r) { return b.scheduler.submit(std::move(r)).status().message(); };
   EXPECT_EQ(refused({}), "request: the prompt has no tokens");
-  EXPECT_EQ(refused({.prompt = {1}, .max_tokens = 0}), "request: max_tokens is 0, must be at least 1");
+  EXPECT_EQ(refused({.prompt = {1}, .max_tokens = -1}), "request: max_tokens is -1, must be at least 0");
   EXPECT_EQ(refused({.prompt = {1, 24}}), "request: prompt token 1 has id 24, allowed are 0 to 23");
   EXPECT_EQ(refused({.prompt = {1}, .max_tokens = 1, .sampling = {.top_p = 2}}),
             "top_p 2: must be above 0 and at most 1");
