@@ -126,10 +126,10 @@ void list_shapes(bool json) {
     const auto bytes = [&](int bits) {
       return need(Model::random_bytes(s.config, std::string(s.name), {bits, 64}));
     };
-    all.push_back(
-        {{"shape", s.name}, {"bytes_bf16", bytes(0)}, {"bytes_q8", bytes(8)}, {"bytes_q4", bytes(4)}});
-    text += fmt::format("{:<16} {:>10} bf16 {:>10} q8 {:>10} q4 in memory\n", s.name, human_bytes(bytes(0)),
-                        human_bytes(bytes(8)), human_bytes(bytes(4)));
+    const std::size_t bf16 = bytes(0), q8 = bytes(8), q4 = bytes(4);
+    all.push_back({{"shape", s.name}, {"bytes_bf16", bf16}, {"bytes_q8", q8}, {"bytes_q4", q4}});
+    text += fmt::format("{:<16} {:>10} bf16 {:>10} q8 {:>10} q4 in memory\n", s.name, human_bytes(bf16),
+                        human_bytes(q8), human_bytes(q4));
   }
   write_stdout(json ? all.dump() + "\n" : text);
   flush_stdout();

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/program.h"
+#include "support/sanitized.h"
 
 namespace windrow {
 namespace {
@@ -30,7 +31,8 @@ class Terminal {
 // enough for a bar.
 std::string long_prompt(const std::vector<std::string>& more, bool stdout_too = false) {
   std::string text = "Begin.";
-  for (int i = 0; i < 60; i++) text += " It was a dark and stormy night, and the pirate looked at the map.";
+  for (int i = kSanitized ? 8 : 60; i > 0; i--)
+    text += " It was a dark and stormy night, and the pirate looked at the map.";
   const TempFolder dir;
   std::vector<std::string> args = {"generate",
                                    "--model",
