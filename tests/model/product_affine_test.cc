@@ -114,7 +114,7 @@ TEST(ProductAffine, ARowsBitsDoNotDependOnTheBatchItsPlaceOrTheThreads) {
       const PackedMatrix packed = pack(w, compute, pools[0]);
       const std::vector<float> x = outlier_activations(kRows, k, seed++);
       testing::on_every_target([&] {
-        const bool slow = kSanitized || !has_fma(hwy::SupportedTargets());
+        const bool slow = testing::kSanitized || !has_fma(hwy::SupportedTargets());
         const std::vector<float> all = product(packed, x.data(), k, slow ? 46 : kRows, pools[0]);
         for (const std::size_t m : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 64, 100}) {
           if (slow && m > 9) continue;

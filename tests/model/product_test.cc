@@ -90,7 +90,7 @@ TEST(Product, ARowsBitsDoNotDependOnTheBatchItsPlaceOrTheThreads) {
       const PackedMatrix packed = pack(w, pools[0]);
       const std::vector<float> x = random_activations(kRows * k, seed++);
       for_each_target([&](std::int64_t target) {
-        const bool slow = kSanitized || !has_fma(target);
+        const bool slow = testing::kSanitized || !has_fma(target);
         if (slow && n == 1040) return;
         const std::vector<float> all = product(packed, x.data(), k, kRows, pools[0]);
         for (const std::size_t m : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 23, 24, 25, 64, 100, 193}) {
