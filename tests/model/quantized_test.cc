@@ -29,7 +29,8 @@ std::vector<std::string> prompts_of(const std::string& kind) {
 
 TEST(Quantized, LogitsAndGreedyIdsAreThoseOfMlx) {
   for (const std::string kind : {"4bit", "mixed"}) {
-    if (kSanitized && kind == "4bit") continue;  // the mixed one has its widths, and takes a minute unoptimized
+    if (kSanitized && kind == "4bit")
+      continue;  // the mixed one has its widths, and takes a minute unoptimized
     const Converted c(kind);
     const Golden golden(kCheckpoints + "/" + kind);
     for (const Compute compute : {Compute::kDefault, Compute::kF32, Compute::kFast}) {
