@@ -18,24 +18,12 @@
 #include <vector>
 
 #include "base/probe.h"
+#include "take.h"
 #include "windrow/session.h"
 #include "windrow/store.h"
 
 namespace windrow {
 namespace {
-
-[[noreturn]] void fail(const Status& status) {
-  fmt::print(stderr, "{}\n", status.message());
-  std::exit(1);
-}
-template <typename T>
-T take(Result<T> result) {
-  if (!result.ok()) fail(result.status());
-  return std::move(*result);
-}
-void check(const Status& status) {
-  if (!status.ok()) fail(status);
-}
 
 const SessionIdentity kIdentity{
     .model = "bench", .tokenizer = "", .rope = "", .adapter = "", .numerics = "1", .tenant = ""};

@@ -6,11 +6,10 @@
 // that a step of its tokens was seen to cost, which other load does not blur): plain and drafted decoding
 // take turns, the ratio is the median of the turns'. "bound" is what a fixed draft length could give at best:
 // with a the share of single drafted tokens that are accepted, c(m) the time of a step of m tokens and d that
-// of a draft model's step, the largest (1 + a + ...
-// + a^k) / ((c(k + 1) + k d) / c(1)) over k. Then 64 rows of a model that costs nothing, with and without one
-// request that leaves and one that joins in every step, and how many pages of the others moved.
+// of a draft model's step, the largest (1 + a + ... + a^k) / ((c(k + 1) + k d) / c(1)) over k. Then 64 rows
+// of a model that costs nothing, with and without one request that leaves and one that joins in every step,
+// and how many pages of the others moved.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/probe.h"
+#include "take.h"
 #include "windrow/engine.h"
 #include "windrow/scheduler.h"
 #include "windrow/tokenizer.h"
@@ -29,26 +30,6 @@ namespace windrow {
 namespace {
 
 constexpr int kNewTokens = 400, kDraftTokens = 8, kContext = 1024;
-
-[[noreturn]] void fail(const Status& status) {
-  fmt::print(stderr, "bench_speculation: {}\n", status.message());
-  std::exit(1);
-}
-template <class T>
-T take(Result<T> result) {
-  if (!result.ok()) fail(result.status());
-  return std::move(*result);
-}
-void check(const Status& status) {
-  if (!status.ok()) fail(status);
-}
-
-// The thread's processor time, which other load on the machine does not stretch; all work is done by one.
-double cpu_now() {
-  timespec t = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 Limits limits_of(int tokens, int rollback) {
   return {.rows = 1, .tokens = tokens, .step_tokens = 512, .rollback = rollback, .tree_nodes = 16};
@@ -85,9 +66,9 @@ struct Engine {
     run(300, true);
     std::vector<double> times;
     for (int i = 0; i < repeats; i++) {
-      const double start = cpu_now();
+      const double start = thread_seconds();
       run(tokens, false);
-      times.push_back(cpu_now() - start);
+      times.push_back(thread_seconds() - start);
     }
     return *std::min_element(times.begin(), times.end());
   }
@@ -106,9 +87,9 @@ class Timed final : public Drafter {
   std::int64_t calls = 0;
   double seconds = 0;
   Status propose(std::span<const DraftRequest> requests, std::span<Draft> drafts) override {
-    const double start = cpu_now();
+    const double start = thread_seconds();
     const Status status = drafter_.propose(requests, drafts);
-    seconds += cpu_now() - start;
+    seconds += thread_seconds() - start;
     calls++;
     return status;
   }
@@ -148,13 +129,13 @@ std::vector<std::int32_t> compare(Generator& generator, const Text& text, Drafte
   std::int64_t calls = 0;
   for (int round = -1; round < rounds; round++) {  // the first warms up
     options.drafter = nullptr;
-    const double start = cpu_now();
+    const double start = thread_seconds();
     plain = take(generator.generate(text.prompt, options));
-    const double middle = cpu_now();
+    const double middle = thread_seconds();
     Timed timed(drafter);
     options.drafter = &timed;
     drafted = take(generator.generate(text.prompt, options));
-    const double plain_s = middle - start, drafted_s = cpu_now() - middle;
+    const double plain_s = middle - start, drafted_s = thread_seconds() - middle;
     if (plain.ids != drafted.ids) {
       fmt::print("{}: THE TEXTS DIFFER\n", text.name);
       std::exit(1);
@@ -171,9 +152,7 @@ std::vector<std::int32_t> compare(Generator& generator, const Text& text, Drafte
   const double gain = bench::median(ratio);
   fmt::print(
       "{:<15} {:<12} {:>5.0f} {:>5.0f} tokens/s {:>5.2f} x ({:.2f} x counted); {:>3} steps, {:>3} asked for "
-      "drafts ({:>4.1f} % "
-      "of "
-      "the time), {:>3} verified {:>4.1f} tokens, {:>5.1f} % accepted{}\n",
+      "drafts ({:>4.1f} % of the time), {:>3} verified {:>4.1f} tokens, {:>5.1f} % accepted{}\n",
       text.name, what, bench::median(plain_rate), bench::median(drafted_rate), gain, counted,
       drafted.decode_steps, calls, 100 * bench::median(drafting), d.rounds,
       d.rounds > 0 ? static_cast<double>(d.drafted) / static_cast<double>(d.rounds) : 0.0,
@@ -249,15 +228,15 @@ void bench_drafts(int rounds, ThreadPool& pool) {
 
   std::vector<double> cost(kDraftTokens + 2, 0);
   for (int m = 1; m <= kDraftTokens + 1; m++) cost[static_cast<std::size_t>(m)] = target.step_seconds(m, 200);
-  const double draft_s = small.step_seconds(1, 200);
+  std::vector<double> draft_cost(kDraftTokens + 2, 0);
+  for (int m = 1; m <= kDraftTokens + 1; m++)
+    draft_cost[static_cast<std::size_t>(m)] = small.step_seconds(m, 200);
+  const double draft_s = draft_cost[1];
   fmt::print("a step of 1 token takes {:.0f} us; of m tokens, in those:", cost[1] * 1e6);
   for (int m = 2; m <= kDraftTokens + 1; m++)
     fmt::print(" {:.2f}", cost[static_cast<std::size_t>(m)] / cost[1]);
   fmt::print("; of the draft model {:.2f}\n", draft_s / cost[1]);
 
-  std::vector<double> draft_cost(kDraftTokens + 2, 0);
-  for (int m = 1; m <= kDraftTokens + 1; m++)
-    draft_cost[static_cast<std::size_t>(m)] = small.step_seconds(m, 200);
   const auto counted = [&](const Text& t, bool model_drafts) {
     return counted_gain(target, small, t, model_drafts, cost, draft_cost);
   };
@@ -296,12 +275,12 @@ class IdleModel final : public StepModel {
   int vocab_size() const override { return 16; }
   Status forward(Step& step, std::span<const std::int32_t>, std::span<const std::int32_t>,
                  std::span<float> logits) override {
-    const double start = cpu_now();
+    const double start = thread_seconds();
     x_.assign(static_cast<std::size_t>(step.tokens()) * 32, 0.5f);
     for (int layer = 0; layer < 4; layer++) check(step.append(layer, x_, x_));
     look(take(step.read(3)));
     std::fill(logits.begin(), logits.end(), 0.0f);
-    seconds += cpu_now() - start;
+    seconds += thread_seconds() - start;
     return {};
   }
 
@@ -350,21 +329,21 @@ void bench_joins(int rounds) {
   for (int i = 0; i < 100; i++) check(scheduler.step(events));
   // The scheduler's own time of a step: all but the model.
   const auto step_seconds = [&] {
-    const double before = model.seconds, start = cpu_now();
+    const double before = model.seconds, start = thread_seconds();
     events.clear();
     check(scheduler.step(events));
-    return cpu_now() - start - (model.seconds - before);
+    return thread_seconds() - start - (model.seconds - before);
   };
   std::vector<double> plain, changed;
   std::size_t oldest = 0;
   const Request newcomer{.prompt = {1}, .max_tokens = 2000};
   for (int round = 0; round < rounds * 20; round++) {
     plain.push_back(step_seconds());
-    const double start = cpu_now();
+    const double start = thread_seconds();
     if (!scheduler.cancel(ids[oldest])) fail({StatusCode::kInternal, "a request is gone"});
     ids[oldest] = take(scheduler.submit(newcomer));
     oldest = (oldest + 1) % ids.size();
-    const double calls = cpu_now() - start;
+    const double calls = thread_seconds() - start;
     changed.push_back(calls + step_seconds());
   }
   const double quiet = bench::median(plain), busy = bench::median(changed);

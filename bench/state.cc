@@ -12,25 +12,13 @@
 #include <vector>
 
 #include "base/probe.h"
+#include "take.h"
 #include "windrow/store.h"
 
 namespace windrow {
 namespace {
 
 constexpr int kRows = 64, kWindow = 1024;
-
-[[noreturn]] void fail(const Status& status) {
-  fmt::print(stderr, "{}\n", status.message());
-  std::exit(1);
-}
-template <typename T>
-T take(Result<T> result) {
-  if (!result.ok()) fail(result.status());
-  return std::move(*result);
-}
-void check(const Status& status) {
-  if (!status.ok()) fail(status);
-}
 
 constexpr Codec kCodec = Codec::affine(2, 32);  // 14 bytes a vector: 256k positions of 64 rows fit
 

@@ -38,7 +38,8 @@ if(WINDROW_SANITIZE)
   add_link_options(-fsanitize=${WINDROW_SANITIZE})
 endif()
 
-# Headers that most files read are parsed once a target instead of once a file: a third of the build time.
+# Headers that most files read are parsed once a target instead of once a file: a quarter of the time of a file
+# with JSON in it with gcc, two thirds with clang, which keeps their instantiated templates, too.
 # Every file still includes what it uses (WINDROW_PRECOMPILE=OFF builds too).
 option(WINDROW_PRECOMPILE "Precompile common headers" ON)
 function(windrow_precompile target)

@@ -14,20 +14,18 @@
 #endif
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "windrow/threads.h"
 
 namespace windrow::bench {
 
-inline double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+inline double now() { return steady_seconds(); }
 
 // The middle of several measurements; 0 for none.
 inline double median(std::vector<double> values) {

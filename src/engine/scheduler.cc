@@ -1,30 +1,19 @@
 // Who has a row: submission, admission, setting aside, ends.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <exception>
 #include <limits>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "engine/scheduler_impl.h"
 
 namespace windrow {
 namespace {
 
 Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double thread_seconds() {
-  timespec t = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 Status check(const Request& r, int vocab_size) {
   if (r.prompt.empty()) return invalid("request: the prompt has no tokens");

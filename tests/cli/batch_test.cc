@@ -18,8 +18,6 @@ using namespace windrow::testing;  // NOLINT
 using Json = nlohmann::json;
 using Args = std::vector<std::string>;
 
-const std::string kDraft = WINDROW_MODELS "/storyteller-draft";
-
 struct Batched {
   Ended end;
   Json summary;
@@ -100,7 +98,7 @@ TEST(CliBatch, SixtyFourRequestsInEightRowsAreEachTheirSoloRun) {
     r.stop_ids = solo.model.info().eos_ids;
     alone.push_back(run_alone(model, solo.plan, r));
   }
-  for (const Args& draft : {Args{}, {"--draft", kDraft}, {"--draft", "ngram"}}) {
+  for (const Args& draft : {Args{}, {"--draft", kStorytellerDraft}, {"--draft", "ngram"}}) {
     const TempFolder folder;
     Args args = {"--rows", "8", "--kv", "q4", "--prefill-chunk", "16"};
     args.insert(args.end(), draft.begin(), draft.end());

@@ -13,8 +13,6 @@ using namespace windrow::testing;  // NOLINT
 using Json = nlohmann::json;
 using Args = std::vector<std::string>;
 
-const std::string kDraft = WINDROW_MODELS "/storyteller-draft";
-
 Args joined(Args a, const Args& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -37,9 +35,9 @@ TEST(CliDraft, TheTextIsThatOfPlainDecodingWithEveryDraftCodecAndSampler) {
     const Json plain = generate(args);
     EXPECT_TRUE(plain["drafts"].is_null());
     EXPECT_EQ(plain["rows"], 1);
-    for (const Args& draft : {Args{"--draft", kDraft},
+    for (const Args& draft : {Args{"--draft", kStorytellerDraft},
                               {"--draft", "ngram", "--draft-tokens", "5"},
-                              {"--draft", kDraft, "--draft-tree", "3", "--draft-tokens", "12"}}) {
+                              {"--draft", kStorytellerDraft, "--draft-tree", "3", "--draft-tokens", "12"}}) {
       const Json drafted = generate(joined(args, draft));
       EXPECT_EQ(drafted["ids"], plain["ids"]) << draft[1] << sampler[1];
       EXPECT_EQ(drafted["text"], plain["text"]);
@@ -59,10 +57,10 @@ TEST(CliDraft, DraftsWorkInSessionsAndSessionsWithoutDraftsGoOnFromThem) {
   const std::string file = folder.path("s");
   const Json whole = generate({"--kv", "q4", "--prompt", "The lantern", "--max-tokens", "150"});
   std::vector<int> ids;
-  const Args parts[] = {{"--prompt", "The lantern", "--draft", kDraft},
+  const Args parts[] = {{"--prompt", "The lantern", "--draft", kStorytellerDraft},
                         {},
                         {"--draft", "ngram"},
-                        {"--draft", kDraft, "--draft-tree", "2"},
+                        {"--draft", kStorytellerDraft, "--draft-tree", "2"},
                         {}};
   for (const Args& part : parts) {
     const Json j = generate(joined({"--kv", "q4", "--session", file, "--max-tokens", "30"}, part));
@@ -84,8 +82,9 @@ TEST(CliDraft, ARecurrentModelIsDraftedFor) {
 }
 
 TEST(CliDraft, TheSummaryTellsWhatDraftsBrought) {
-  const Ended end = run_program(on_one_thread({"generate", "--model", kStoryteller, "--prompt", "The lantern",
-                                               "--max-tokens", "60", "--draft", kDraft, "--summary"}));
+  const Ended end =
+      run_program(on_one_thread({"generate", "--model", kStoryteller, "--prompt", "The lantern",
+                                 "--max-tokens", "60", "--draft", kStorytellerDraft, "--summary"}));
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_NE(end.err.find("tokens accepted ("), std::string::npos) << end.err;
   EXPECT_NE(end.err.find("tokens a step"), std::string::npos) << end.err;

@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
 void expect_storyteller_texts(const Codec& codec, int tokens, double least_model, double least_ngram) {
   ThreadPool pool = must(ThreadPool::create(1));
   const Model model = must(Model::load(kStoryteller, pool));
-  const Model small = must(Model::load(WINDROW_MODELS "/storyteller-draft", pool));
+  const Model small = must(Model::load(kStorytellerDraft, pool));
   const Limits limits{.rows = 3, .tokens = 40 + tokens, .step_tokens = 128, .tree_nodes = 20};
   const Limits follow{.rows = 12, .tokens = 60 + tokens, .step_tokens = 128, .rollback = 24};
   const StatePlan plan = must(model.plan(KvChoice(codec), limits));

@@ -17,7 +17,8 @@
 namespace windrow::testing {
 
 inline const std::string kStoryteller = WINDROW_MODELS "/storyteller";
-inline const std::string kTiny = WINDROW_TEST_DATA "/hf/gemma3";  // random weights, W = 8
+inline const std::string kStorytellerDraft = WINDROW_MODELS "/storyteller-draft";  // of the same vocabulary
+inline const std::string kTiny = WINDROW_TEST_DATA "/hf/gemma3";                   // random weights, W = 8
 
 // A value that the test can't go on without.
 template <class T>
