@@ -142,7 +142,7 @@ void simulate(unsigned seed, Counts& counts) {
 }
 
 TEST(Simulator, EverySeedKeepsTheSchedulersPromises) {
-  const unsigned seeds = kSanitized ? 150 : 2000;
+  const unsigned seeds = kSanitized ? 150 : 3000;
   Counts counts;
   for (unsigned seed = 1; seed <= seeds; seed++) {
     SCOPED_TRACE(fmt::format("seed {}", seed));

@@ -56,6 +56,8 @@ class Matrix {
       r.max_tokens = tokens_;
       r.priority = random() % 3 == 0 ? 1 : 0;
       if (random() % 5 == 0) r.draft_tokens = 0;  // a plain row among them
+      if (i % 5 == 2)
+        r.sampling = {.temperature = 0.7f, .top_k = 20, .seed = seed + static_cast<unsigned>(i)};
       wanted.alone.push_back(run_alone(step_model, plan, r));
       wanted.requests.push_back(std::move(r));
     }
